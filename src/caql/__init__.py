@@ -1,0 +1,1 @@
+"""Q-learning for continuous actions in which every greedy action can be proved optimal."""

@@ -1,0 +1,1 @@
+"""The algorithms, by the name that the user types."""

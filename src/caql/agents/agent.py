@@ -1,0 +1,106 @@
+"""What every algorithm is to the training loop: a few pure functions over one pytree of state.
+
+    init(key) -> state
+    update(state, batches, key) -> state, statistics     learns S minibatches
+    policy(state, epoch) -> Policy                        NumPy on the host, for acting
+
+An agent file holds one algorithm, all of it: a frozen `...Config` with its hyper-parameters and a class
+that follows this protocol.  Policies run on the host because a jit call per environment step would cost
+more than the physics of the small tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from caql.actions import Box
+from caql.networks import Layers
+from caql.replay import Batch
+
+Array = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Spec(NamedTuple):
+    """What an agent must know of a task: the observation's length and the admissible actions."""
+
+    observation_size: int
+    actions: Box
+
+    @property
+    def action_size(self) -> int:
+        return int(self.actions.low.shape[-1])
+
+
+class Policy(Protocol):
+    """One state in, one admissible action out."""
+
+    def act(self, state: Array) -> Array:
+        """The greedy action, (n,) -> (d,); also accepts (B, n) -> (B, d)."""
+        ...
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        """An exploring action; `noise` is (d,) standard normal numbers drawn by the caller."""
+        ...
+
+
+class Agent(Protocol):
+    """An algorithm bound to a task."""
+
+    name: ClassVar[str]
+    spec: Spec
+
+    def init(self, key: jax.Array) -> Any:
+        """A fresh state: a pytree of arrays, everything that learning changes."""
+        ...
+
+    def update(self, state: Any, batches: Batch, key: jax.Array) -> tuple[Any, dict[str, Any]]:
+        """Learn the S minibatches of `batches` (leading axes S, B) in order; scalar statistics for the records."""
+        ...
+
+    def policy(self, state: Any, epoch: int) -> Policy:
+        """The policy for the epoch's episode; exploration noise depends on `epoch` alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Gaussian noise whose size decays once an epoch (Appendix D)."""
+
+    sigma: float = 1.0
+    decay: float = 0.9995
+    minimum: float = 0.01
+    relative: bool = True
+    """Scale the noise to half the action range; False is the paper's absolute size."""
+
+    def size(self, epoch: int, actions: Box) -> Array:
+        """The standard deviation in each action dimension."""
+        sigma = max(self.minimum, self.sigma * self.decay**epoch)
+        radius = np.asarray(actions.radius, np.float32)
+        return np.float32(sigma) * (radius if self.relative else np.ones_like(radius))
+
+
+class DeterministicPolicy:
+    """An action network on the host: hidden ReLU layers, then `squash` into the box; Gaussian exploration."""
+
+    def __init__(self, layers: Layers, actions: Box, sigma: Array, squash: str = "tanh") -> None:
+        self.hidden = [(np.asarray(w), np.asarray(b)) for w, b in layers[:-1]]
+        self.last_weights, self.last_bias = (np.asarray(part) for part in layers[-1])
+        self.low, self.high = np.asarray(actions.low), np.asarray(actions.high)
+        self.centre, self.radius = np.asarray(actions.centre), np.asarray(actions.radius)
+        self.sigma = sigma
+        self.tanh = squash == "tanh"
+
+    def act(self, state: Array) -> Array:
+        for weights, bias in self.hidden:
+            state = np.maximum(state.dot(weights) + bias, 0)
+        raw = state.dot(self.last_weights) + self.last_bias
+        action = self.centre + self.radius * np.tanh(raw) if self.tanh else raw
+        # Rounding in centre + radius can leave the box by one unit in the last place.
+        return np.minimum(np.maximum(action, self.low), self.high)
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        return np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)

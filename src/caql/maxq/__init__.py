@@ -1,0 +1,1 @@
+"""max over a of Q(x, a): the plug-in room."""

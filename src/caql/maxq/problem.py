@@ -1,0 +1,76 @@
+"""The contract of the plug-in room: one batched question, max over a of Q(x, a), and its answer.
+
+A solver is a frozen dataclass whose fields are its settings.  `traceable` solvers are pure JAX and run
+inside `jit`; the others run on the host with NumPy arrays.  Either way the question is a `Problem` and
+the answer a `Solution`; stopping is per state, never by the batch's mean.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import jax
+
+from caql.actions import Box
+from caql.networks import FoldedNetwork
+
+
+class Status(enum.IntEnum):
+    """Why a solver stopped on a state."""
+
+    OPTIMAL = 0
+    """Proved: upper - value is within the tolerance."""
+    CONVERGED = 1
+    """The search came to rest within its tolerance; nothing is proved."""
+    LIMIT = 2
+    """Iterations, nodes or time ran out; value and upper are the best known."""
+    FAILED = 3
+    """The backend broke down; the action is admissible, its value true, nothing more."""
+    SKIPPED = 4
+    """Not asked for: the row was masked out by a speed-up."""
+
+
+class Problem(NamedTuple):
+    """max over a in `actions` of Q(x, a), for each of B states at once.
+
+    network: Q with the states folded away (B rows).
+    actions: the admissible set, shared or one per state.
+    warm_start: (B, d) first guesses, or None for the set's centre.
+    tolerance: () or (B,) absolute gap (exact solvers) or change in value (ascent) at which to stop.
+    relative_tolerance: () or (B,) the same as a fraction of |value|; the larger of the two counts.
+    mask: (B,) bool, the rows that are wanted, or None for all of them.
+    """
+
+    network: FoldedNetwork
+    actions: Box
+    warm_start: jax.Array | None = None
+    tolerance: jax.Array | float = 1e-6
+    relative_tolerance: jax.Array | float = 0.0
+    mask: jax.Array | None = None
+
+
+class Solution(NamedTuple):
+    """One row per state.  `upper - values` is the proof; +inf where nothing is proved.
+
+    actions (B, d), values (B,) = Q at those actions, upper (B,), status (B,) of `Status`,
+    work (B,) iterations or nodes spent.
+    """
+
+    actions: jax.Array
+    values: jax.Array
+    upper: jax.Array
+    status: jax.Array
+    work: jax.Array
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """What an agent needs of a solver; `name` is what the user types."""
+
+    name: ClassVar[str]
+    traceable: ClassVar[bool]
+
+    def solve(self, problem: Problem, key: Any) -> Solution:
+        """Answer for every row of the batch; `key` is a JAX PRNG key (unused by exact solvers)."""
+        ...

@@ -1,0 +1,70 @@
+"""The replay buffer: a NumPy ring that hands out uniform minibatches.
+
+Termination and the time limit stay apart here: `continues` is 0 only where the task itself ended, so a
+transition cut off by the clock still bootstraps from its next state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from caql.errors import CaqlError
+
+
+class Batch(NamedTuple):
+    """Transitions (x, a, r, x'), with any leading axes: states (..., n), actions (..., d), the rest (...)."""
+
+    states: Any
+    actions: Any
+    rewards: Any
+    next_states: Any
+    continues: Any
+
+
+class Replay:
+    """The last `capacity` transitions, float32."""
+
+    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+        if capacity < 1:
+            raise CaqlError(f"replay_size = {capacity} must be at least 1")
+        self.capacity = capacity
+        self.data = Batch(
+            states=np.zeros((capacity, observation_size), np.float32),
+            actions=np.zeros((capacity, action_size), np.float32),
+            rewards=np.zeros(capacity, np.float32),
+            next_states=np.zeros((capacity, observation_size), np.float32),
+            continues=np.zeros(capacity, np.float32),
+        )
+        self.written = 0
+        """Transitions ever added; the write position is this modulo the capacity."""
+
+    def __len__(self) -> int:
+        return min(self.written, self.capacity)
+
+    def extend(self, transitions: Batch) -> None:
+        """Append an episode's transitions (leading axis: time), overwriting the oldest when full."""
+        count = len(transitions.rewards)
+        rows = (self.written + np.arange(count)) % self.capacity
+        if count > self.capacity:
+            rows = rows[-self.capacity :]
+            transitions = Batch(*(column[-self.capacity :] for column in transitions))
+        for column, new in zip(self.data, transitions, strict=True):
+            column[rows] = new
+        self.written += count
+
+    def sample(self, rng: np.random.Generator, batches: int, batch_size: int) -> Batch:
+        """`batches` minibatches drawn uniformly with replacement: leading axes (batches, batch_size)."""
+        rows = rng.integers(len(self), size=(batches, batch_size))
+        return Batch(*(column[rows] for column in self.data))
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """What a checkpoint keeps: the filled rows, in storage order."""
+        return {name: column[: len(self)] for name, column in self.data._asdict().items()}
+
+    def restore(self, columns: dict[str, np.ndarray], written: int) -> None:
+        """Undo `snapshot`; later samples are as if nothing had happened."""
+        self.written = written
+        for name, column in self.data._asdict().items():
+            column[: len(self)] = columns[name]

@@ -1,0 +1,161 @@
+"""Upper bounds on max-Q, and pre-activation bounds for every neuron: interval, dual, backward linear.
+
+All of them relax each ReLU, given bounds l <= h <= u on its pre-activation h.
+
+* `interval` forgets how neurons depend on each other and keeps only the box of each layer.
+* `dual` is the bound of Appendix C (after Wong & Kolter): the point of the relaxation's dual in which
+  an unstable neuron passes the slope u / (u - l) whatever the sign of its multiplier.  Read as a
+  primal statement, with multipliers lambda = -nu in front of the network, it says
+
+      [h]+ <= u (h - l) / (u - l)   where lambda > 0,    [h]+ >= u h / (u - l)   where lambda < 0,
+
+  so that  max_a Q <= lambda_1' abar + |lambda_1|' Delta - sum_unstable l [lambda]+ + sum lambda' b
+  with lambda_K = c, lambda_j = D_j W_j' lambda_{j+1}.  (The appendix states the same with the signs of
+  a minimisation.)  Pre-activation bounds come from the same formula with c = +-e_s, layer by layer.
+* `backward` replaces the lower line's slope by 1 or 0, whichever leaves the smaller triangle
+  (the adaptive slope of CROWN).
+* `tightest` takes, neuron by neuron, the best of the three.
+
+The functions use only what JAX and NumPy share, and compute in the arrays' own namespace and precision:
+traced inside the training step they are float32 JAX, for the exact solvers on the host float64 NumPy.
+They round to nearest, so a bound can undercut the truth by a few units in the last place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from caql.actions import Box
+from caql.networks import FoldedNetwork
+
+Method = Literal["interval", "dual", "backward", "tightest"]
+METHODS: tuple[Method, ...] = ("interval", "dual", "backward", "tightest")
+
+Bounds = list[tuple[Any, Any]]
+"""Lower and upper pre-activation bounds, (B, h) each, layer by layer."""
+
+
+class _Relaxation(NamedTuple):
+    """One hidden layer's ReLUs between two lines: lower * h <= [h]+ <= upper * h + intercept, (B, h) each."""
+
+    upper: Any
+    lower: Any
+    intercept: Any
+
+
+def preactivation_bounds(network: FoldedNetwork, box: Box, method: Method = "backward") -> Bounds:
+    """Bounds of every hidden layer's pre-activations over the box."""
+    return layer_bounds(network, box, method)[:-1]
+
+
+def upper_bound(network: FoldedNetwork, box: Box, method: Method = "backward") -> Any:
+    """An upper bound on max over a of Q(x, a), per state -> (B,)."""
+    return layer_bounds(network, box, method)[-1][1][:, 0]
+
+
+def interval_bounds(network: FoldedNetwork, box: Box) -> Bounds:
+    """Pre-activation bounds of the hidden layers by interval arithmetic."""
+    return preactivation_bounds(network, box, "interval")
+
+
+def interval_bound(network: FoldedNetwork, box: Box) -> Any:
+    """Upper bound on max-Q by interval arithmetic -> (B,)."""
+    return upper_bound(network, box, "interval")
+
+
+def dual_bound(network: FoldedNetwork, box: Box) -> Any:
+    """The dual upper bound on max-Q of Appendix C -> (B,)."""
+    return upper_bound(network, box, "dual")
+
+
+def backward_bound(network: FoldedNetwork, box: Box) -> Any:
+    """The backward linear upper bound on max-Q, with the adaptive lower slope -> (B,)."""
+    return upper_bound(network, box, "backward")
+
+
+def tightest_bound(network: FoldedNetwork, box: Box) -> Any:
+    """The best upper bound on max-Q known here: the three others, sharing their tightest layers -> (B,)."""
+    return upper_bound(network, box, "tightest")
+
+
+def layer_bounds(network: FoldedNetwork, box: Box, method: Method) -> Bounds:
+    """Bounds of every layer's pre-activations over the box; the last entry is the output, (B, 1) each."""
+    xp = network.first_bias.__array_namespace__()
+    middle = box.centre @ network.action_weights + network.first_bias
+    spread = box.radius @ xp.abs(network.action_weights)
+    bounds: Bounds = [(middle - spread, middle + spread)]
+    relaxations: dict[str, list[_Relaxation]] = {"dual": [], "backward": []}
+    wanted = ("interval", "dual", "backward") if method == "tightest" else (method,)
+    for weights, bias in network.later:
+        found = []
+        for each in wanted:
+            if each == "interval":
+                found.append(_interval_step(xp, *bounds[-1], weights, bias))
+                continue
+            relaxations[each].append(_relax(xp, *bounds[-1], adaptive=each == "backward"))
+            above = _linear_maximum(network, box, relaxations[each], weights)
+            below = _linear_maximum(network, box, relaxations[each], -weights)
+            found.append((bias - below, bias + above))
+        lower, upper = found[0]
+        for other_lower, other_upper in found[1:]:
+            lower, upper = xp.maximum(lower, other_lower), xp.minimum(upper, other_upper)
+        # Rounding can cross the two where the box is a point.
+        bounds.append((xp.minimum(lower, upper), upper))
+    return bounds
+
+
+def _interval_step(xp: Any, lower: Any, upper: Any, weights: Any, bias: Any) -> tuple[Any, Any]:
+    low, high = xp.maximum(lower, 0), xp.maximum(upper, 0)
+    middle = (low + high) / 2 @ weights + bias
+    spread = (high - low) / 2 @ xp.abs(weights)
+    return middle - spread, middle + spread
+
+
+def _relax(xp: Any, lower: Any, upper: Any, *, adaptive: bool) -> _Relaxation:
+    active = lower >= 0
+    unstable = (lower < 0) & (upper > 0)
+    chord = upper / xp.where(unstable, upper - lower, 1)
+    slope = xp.where(unstable, chord, active * xp.ones_like(lower))
+    intercept = xp.where(unstable, -lower * chord, 0)
+    if not adaptive:
+        return _Relaxation(slope, slope, intercept)
+    return _Relaxation(slope, xp.where(unstable, (upper > -lower) * xp.ones_like(lower), slope), intercept)
+
+
+def _linear_maximum(network: FoldedNetwork, box: Box, relaxations: list[_Relaxation], weights: Any) -> Any:
+    """Upper bounds on z @ weights, z the relaxed outputs of the last relaxed layer, weights (h, m) -> (B, m).
+
+    Substitutes each layer by the layer below.  Coefficients are (m, h) while they are the same for all
+    states and (B, m, h) afterwards; multiplying from the cheaper side keeps (B, h, h) tensors away
+    from networks of two hidden layers.
+    """
+    xp = network.first_bias.__array_namespace__()
+    layers = [(network.action_weights, network.first_bias), *network.later]
+    coefficients = weights.T
+    total: Any = 0
+    for depth in reversed(range(len(relaxations))):
+        relaxation, (below, bias) = relaxations[depth], layers[depth]
+        positive = xp.maximum(coefficients, 0)
+        negative = coefficients - positive
+        shared = coefficients.ndim == 2
+        one_slope = relaxation.upper is relaxation.lower
+        if shared and below.shape[0] < coefficients.shape[0]:
+            constant = (relaxation.upper * bias + relaxation.intercept) @ positive.T
+            constant = constant + (relaxation.lower * bias) @ negative.T
+            if one_slope:
+                mixed = (below * relaxation.upper[:, None, :]) @ coefficients.T
+            else:
+                mixed = (below * relaxation.upper[:, None, :]) @ positive.T
+                mixed = mixed + (below * relaxation.lower[:, None, :]) @ negative.T
+            coefficients = xp.swapaxes(mixed, -1, -2)
+        else:
+            if one_slope:
+                passed = relaxation.upper[:, None, :] * coefficients
+            else:
+                passed = relaxation.upper[:, None, :] * positive + relaxation.lower[:, None, :] * negative
+            bias = bias[..., None, :] if bias.ndim == 2 else bias
+            constant = xp.sum(relaxation.intercept[:, None, :] * positive + bias * passed, axis=-1)
+            coefficients = passed @ below.T
+        total = total + constant
+    centre, radius = box.centre[..., None, :], box.radius[..., None, :]
+    return total + xp.sum(centre * coefficients + radius * xp.abs(coefficients), axis=-1)

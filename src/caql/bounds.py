@@ -93,9 +93,8 @@ def layer_bounds(network: FoldedNetwork, box: Box, method: Method) -> Bounds:
                 found.append(_interval_step(xp, *bounds[-1], weights, bias))
                 continue
             relaxations[each].append(_relax(xp, *bounds[-1], adaptive=each == "backward"))
-            above = _linear_maximum(network, box, relaxations[each], weights)
-            below = _linear_maximum(network, box, relaxations[each], -weights)
-            found.append((bias - below, bias + above))
+            lower, upper = _linear_range(network, box, relaxations[each], weights)
+            found.append((bias + lower, bias + upper))
         lower, upper = found[0]
         for other_lower, other_upper in found[1:]:
             lower, upper = xp.maximum(lower, other_lower), xp.minimum(upper, other_upper)
@@ -122,40 +121,60 @@ def _relax(xp: Any, lower: Any, upper: Any, *, adaptive: bool) -> _Relaxation:
     return _Relaxation(slope, xp.where(unstable, (upper > -lower) * xp.ones_like(lower), slope), intercept)
 
 
-def _linear_maximum(network: FoldedNetwork, box: Box, relaxations: list[_Relaxation], weights: Any) -> Any:
-    """Upper bounds on z @ weights, z the relaxed outputs of the last relaxed layer, weights (h, m) -> (B, m).
+def _linear_range(network: FoldedNetwork, box: Box, relaxations: list[_Relaxation], weights: Any) -> tuple[Any, Any]:
+    """Bounds on z @ weights, z the relaxed outputs of the last relaxed layer, weights (h, m) -> (B, m) each."""
+    xp = network.first_bias.__array_namespace__()
+    centre, radius = box.centre[..., None, :], box.radius[..., None, :]
 
-    Substitutes each layer by the layer below.  Coefficients are (m, h) while they are the same for all
-    states and (B, m, h) afterwards; multiplying from the cheaper side keeps (B, h, h) tensors away
-    from networks of two hidden layers.
+    def maximum(coefficients: Any, constant: Any) -> Any:
+        return constant + xp.sum(centre * coefficients + radius * xp.abs(coefficients), axis=-1)
+
+    coefficients, above, below = _substitute(network, relaxations, weights)
+    upper = maximum(coefficients, above)
+    if relaxations[-1].upper is relaxations[-1].lower:
+        # One slope for both signs: the minimum passes through the same coefficients.
+        return -maximum(-coefficients, -below), upper
+    coefficients, above, _ = _substitute(network, relaxations, -weights)
+    return -maximum(coefficients, above), upper
+
+
+def _substitute(network: FoldedNetwork, relaxations: list[_Relaxation], weights: Any) -> tuple[Any, Any, Any]:
+    """Replace z in z @ weights by the layer below, down to the action, each ReLU by the line that bounds it above.
+
+    Returns the action's coefficients, (B, m, d), the constant (B, m), and the constant that bounds below
+    if the slopes are the same for both lines.  Coefficients are (m, h) while they are the same for
+    all states; multiplying from the cheaper side then keeps (B, h, h) tensors away from networks
+    of two hidden layers.
     """
     xp = network.first_bias.__array_namespace__()
     layers = [(network.action_weights, network.first_bias), *network.later]
     coefficients = weights.T
-    total: Any = 0
+    above: Any = 0
+    below: Any = 0
     for depth in reversed(range(len(relaxations))):
-        relaxation, (below, bias) = relaxations[depth], layers[depth]
+        relaxation, (inner, bias) = relaxations[depth], layers[depth]
+        one_slope = relaxation.upper is relaxation.lower
         positive = xp.maximum(coefficients, 0)
         negative = coefficients - positive
-        shared = coefficients.ndim == 2
-        one_slope = relaxation.upper is relaxation.lower
-        if shared and below.shape[0] < coefficients.shape[0]:
-            constant = (relaxation.upper * bias + relaxation.intercept) @ positive.T
-            constant = constant + (relaxation.lower * bias) @ negative.T
+        if coefficients.ndim == 2:
+            constant = (relaxation.upper * bias) @ positive.T + (relaxation.lower * bias) @ negative.T
+            rise, drop = relaxation.intercept @ positive.T, relaxation.intercept @ negative.T
+        if coefficients.ndim == 2 and inner.shape[0] < coefficients.shape[0]:
             if one_slope:
-                mixed = (below * relaxation.upper[:, None, :]) @ coefficients.T
+                mixed = (inner * relaxation.upper[:, None, :]) @ coefficients.T
             else:
-                mixed = (below * relaxation.upper[:, None, :]) @ positive.T
-                mixed = mixed + (below * relaxation.lower[:, None, :]) @ negative.T
+                mixed = (inner * relaxation.upper[:, None, :]) @ positive.T
+                mixed = mixed + (inner * relaxation.lower[:, None, :]) @ negative.T
             coefficients = xp.swapaxes(mixed, -1, -2)
         else:
             if one_slope:
                 passed = relaxation.upper[:, None, :] * coefficients
             else:
                 passed = relaxation.upper[:, None, :] * positive + relaxation.lower[:, None, :] * negative
-            bias = bias[..., None, :] if bias.ndim == 2 else bias
-            constant = xp.sum(relaxation.intercept[:, None, :] * positive + bias * passed, axis=-1)
-            coefficients = passed @ below.T
-        total = total + constant
-    centre, radius = box.centre[..., None, :], box.radius[..., None, :]
-    return total + xp.sum(centre * coefficients + radius * xp.abs(coefficients), axis=-1)
+            if coefficients.ndim == 3:
+                constant = xp.sum(xp.expand_dims(bias, -2) * passed, axis=-1)
+                rise = xp.sum(relaxation.intercept[:, None, :] * positive, axis=-1)
+                drop = xp.sum(relaxation.intercept[:, None, :] * negative, axis=-1)
+            coefficients = passed @ inner.T
+        above, below = above + constant + rise, below + constant + drop
+    return coefficients, above, below

@@ -11,13 +11,14 @@ more than the physics of the small tasks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from caql.actions import Box
+from caql.errors import CaqlError
 from caql.networks import Layers
 from caql.replay import Batch
 
@@ -66,15 +67,41 @@ class Agent(Protocol):
         ...
 
 
+def require(config: object, field: str, right: str, valid: bool) -> None:
+    """Reject a setting in one sentence: the field, the value it has and what would be `right`."""
+    if not valid:
+        raise CaqlError(f"{field} = {getattr(config, field)!r} must be {right}")
+
+
+def check_common(config: Any) -> None:
+    """The checks of the settings that every algorithm has: hidden, discount, target_rate, ...learning_rate."""
+    hidden = config.hidden
+    require(config, "hidden", "a tuple of at least one positive whole number", bool(hidden) and min(hidden) >= 1)
+    require(config, "discount", "at least 0 and less than 1", 0 <= config.discount < 1)
+    require(config, "target_rate", "more than 0 and at most 1", 0 < config.target_rate <= 1)
+    for field in fields(config):
+        if field.name.endswith("learning_rate"):
+            rate = getattr(config, field.name)
+            require(config, field.name, "a positive finite number", 0 < rate < float("inf"))
+
+
 @dataclass(frozen=True)
 class Exploration:
     """Gaussian noise whose size decays once an epoch (Appendix D)."""
 
     sigma: float = 1.0
+    """Standard deviation of the noise in the first epoch."""
     decay: float = 0.9995
+    """Factor on the standard deviation after each epoch."""
     minimum: float = 0.01
+    """Standard deviation below which the noise never falls."""
     relative: bool = True
     """Scale the noise to half the action range; False is the paper's absolute size."""
+
+    def __post_init__(self) -> None:
+        require(self, "sigma", "a finite number, at least 0", 0 <= self.sigma < float("inf"))
+        require(self, "decay", "more than 0 and at most 1", 0 < self.decay <= 1)
+        require(self, "minimum", "a finite number, at least 0", 0 <= self.minimum < float("inf"))
 
     def size(self, epoch: int, actions: Box) -> Array:
         """The standard deviation in each action dimension."""
@@ -95,12 +122,15 @@ class DeterministicPolicy:
         self.tanh = squash == "tanh"
 
     def act(self, state: Array) -> Array:
+        state = np.asarray(state, np.float32)
         for weights, bias in self.hidden:
             state = np.maximum(state.dot(weights) + bias, 0)
         raw = state.dot(self.last_weights) + self.last_bias
         action = self.centre + self.radius * np.tanh(raw) if self.tanh else raw
         # Rounding in centre + radius can leave the box by one unit in the last place.
-        return np.minimum(np.maximum(action, self.low), self.high)
+        inside: Array = np.minimum(np.maximum(action, self.low), self.high)
+        return inside
 
     def explore(self, state: Array, noise: Array) -> Array:
-        return np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)
+        inside: Array = np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)
+        return inside

@@ -1,0 +1,66 @@
+"""What every solver on the host needs: float64 arrays, true Q-values, first guesses, and the final verdict.
+
+Solvers outside `jit` compute in NumPy float64 whatever the network's precision, so that their proofs do not
+depend on float32 rounding, and report Q as evaluated here, never as a solver's own model sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caql.actions import Box
+from caql.maxq.problem import Problem, Solution, Status
+from caql.networks import FoldedNetwork
+
+Array = NDArray[np.float64]
+
+
+def as_float64(network: FoldedNetwork, box: Box) -> tuple[FoldedNetwork, Box]:
+    """The same network and box as NumPy float64 arrays."""
+
+    def convert(array: Any) -> Any:
+        return np.asarray(array, np.float64)
+
+    later = tuple((convert(weights), convert(bias)) for weights, bias in network.later)
+    folded = FoldedNetwork(convert(network.first_bias), convert(network.action_weights), later)
+    return folded, Box(convert(box.low), convert(box.high))
+
+
+def evaluate(network: FoldedNetwork, actions: Any) -> Array:
+    """Q in float64 of (..., B, d) actions, one row per state -> (..., B)."""
+    hidden = actions @ network.action_weights + network.first_bias
+    for weights, bias in network.later:
+        hidden = np.maximum(hidden, 0.0) @ weights + bias
+    values: Array = hidden[..., 0]
+    return values
+
+
+def first_guess(problem: Problem, box: Box, rows: int) -> Array:
+    """The warm start brought into the box, or the box's centre -> (B, d)."""
+    guess: Any = box.centre if problem.warm_start is None else np.asarray(problem.warm_start, np.float64)
+    # A diverged action function must not carry NaN into the set.
+    guess = np.where(np.isfinite(guess), guess, box.centre)
+    return np.array(np.broadcast_to(np.clip(guess, box.low, box.high), (rows, box.low.shape[-1])))
+
+
+def allowed_gap(problem: Problem, values: Array) -> Array:
+    """The gap at which a value counts as proved optimal: the larger of the absolute and the relative one."""
+    absolute = np.asarray(problem.tolerance, np.float64)
+    relative = np.asarray(problem.relative_tolerance, np.float64)
+    return np.broadcast_to(np.maximum(absolute, relative * np.abs(values)), values.shape)
+
+
+def conclude(
+    problem: Problem, actions: Array, values: Array, upper: Array, stopped: NDArray[Any], work: NDArray[Any]
+) -> Solution:
+    """The solution with an honest status: optimal where the gap is closed, else `stopped`'s reason."""
+    upper = np.maximum(upper, values)
+    proved = upper - values <= allowed_gap(problem, values)
+    status = np.where(proved, int(Status.OPTIMAL), stopped)
+    if problem.mask is not None:
+        status = np.where(np.asarray(problem.mask), status, int(Status.SKIPPED))
+    fields: list[Any] = [actions, values, upper, status.astype(np.int32), work]
+    return Solution(*fields)

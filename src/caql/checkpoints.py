@@ -1,0 +1,132 @@
+"""Arrays and JSON in one safetensors file, written so that a kill at any instant loses nothing.
+
+A file is written under another name, flushed to the disk, and renamed: it is there whole or not at all.
+Its header carries the JSON and a digest of the arrays, so a damaged file is found out when it is read.
+A run keeps its two latest checkpoints; the older one is used when the latest is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from caql.errors import CaqlError
+
+Arrays = dict[str, np.ndarray]
+KEEP = 2
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in its place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write JSON atomically."""
+    write_atomically(path, lambda file: file.write_text(json.dumps(values, indent=2) + "\n"))
+
+
+def _digest(arrays: Arrays, meta: str) -> str:
+    digest = hashlib.sha256(meta.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def save(path: Path, arrays: Arrays, meta: dict[str, Any]) -> None:
+    """One file with the arrays and the JSON values of `meta`."""
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(meta)
+    header = {"meta": text, "sha256": _digest(whole, text)}
+    write_atomically(path, lambda file: save_file(whole, file, metadata=header))
+
+
+def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Undo `save`; a damaged or foreign file is named."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError as problem:
+        raise CaqlError(f"{path} does not exist") from problem
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise CaqlError(f"{path} is damaged: {problem}") from problem
+    if "meta" not in header or "sha256" not in header:
+        raise CaqlError(f"{path} was not written by caql: its header has no digest")
+    if _digest(arrays, header["meta"]) != header["sha256"]:
+        raise CaqlError(f"{path} is damaged: its contents do not match its digest")
+    meta: dict[str, Any] = json.loads(header["meta"])
+    return arrays, meta
+
+
+def flatten(tree: Any, prefix: str) -> Arrays:
+    """A pytree of arrays as named arrays, `prefix.path.to.leaf`."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(template: Any, arrays: Arrays, prefix: str) -> Any:
+    """The pytree shaped like `template` whose leaves are the named arrays."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(template)
+    found = []
+    for path, leaf in leaves:
+        name = prefix + jax.tree_util.keystr(path)
+        if name not in arrays or arrays[name].shape != np.shape(leaf):
+            held = arrays[name].shape if name in arrays else "nothing"
+            raise CaqlError(f"the saved state does not fit: {name} should be {np.shape(leaf)} and is {held}")
+        found.append(jax.numpy.asarray(arrays[name]))
+    return jax.tree_util.tree_unflatten(structure, found)
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """A run's checkpoints, oldest first."""
+    named = re.compile(r"step-(\d+)\.safetensors")
+    found = [path for path in (folder / "checkpoints").glob("step-*.safetensors") if named.fullmatch(path.name)]
+    return sorted(found)
+
+
+def save_checkpoint(folder: Path, step: int, arrays: Arrays, meta: dict[str, Any]) -> Path:
+    """A run's checkpoint after `step` gradient steps; all but the latest two are removed."""
+    path = folder / "checkpoints" / f"step-{step:010d}.safetensors"
+    save(path, arrays, meta)
+    for old in checkpoint_files(folder)[:-KEEP]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> tuple[Arrays, dict[str, Any]]:
+    """The newest checkpoint that is whole; `warn` is told of each damaged one."""
+    files = checkpoint_files(folder)
+    if not files:
+        raise CaqlError(f"{folder} holds no checkpoint")
+    for path in reversed(files):
+        try:
+            return load(path)
+        except CaqlError as problem:
+            warn(str(problem))
+    raise CaqlError(f"every checkpoint in {folder / 'checkpoints'} is damaged: {', '.join(p.name for p in files)}")

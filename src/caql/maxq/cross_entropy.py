@@ -1,0 +1,120 @@
+"""The cross-entropy method (Section 3.1), traceable: sample actions, keep the best, refit, repeat.
+
+The random numbers are drawn once an iteration and shared by all states, and the elite is found by a
+threshold instead of a sort: with a few hundred samples those two would otherwise cost more than the
+network.  Samples are clipped to the action set, so every candidate is admissible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from caql.actions import Box
+from caql.errors import CaqlError
+from caql.maxq.problem import Problem, Solution, Status
+from caql.networks import folded_value
+
+
+class _Search(NamedTuple):
+    iteration: jax.Array
+    mean: jax.Array
+    spread: jax.Array
+    actions: jax.Array
+    values: jax.Array
+    previous: jax.Array
+    moving: jax.Array
+    work: jax.Array
+
+
+def elite_threshold(values: jax.Array, count: int) -> jax.Array:
+    """A value that about `count` of the (N, B) values reach, by bisection, -> (B,)."""
+    low, high = values.min(axis=0), values.max(axis=0)
+
+    def halve(_: int, interval: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = interval
+        middle = (low + high) / 2
+        enough = jnp.sum(values >= middle, axis=0) >= count
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    # The lower end always has at least `count` values above it, so the elite is never empty.
+    return jax.lax.fori_loop(0, 12, halve, (low, high))[0]
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """A diagonal Gaussian that starts at the warm start and narrows onto the elite; best sample returned."""
+
+    name: ClassVar[str] = "cem"
+    traceable: ClassVar[bool] = True
+
+    iterations: int = 20
+    """Most refits for a state."""
+    samples: int = 64
+    """Actions drawn an iteration (N); the authors' code draws 200."""
+    elites: int = 8
+    """Best actions kept to refit the Gaussian (K)."""
+    spread: float = 0.5
+    """First standard deviation, as a fraction of half the action range."""
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise CaqlError(f"iterations = {self.iterations} must be at least 1")
+        if not 1 <= self.elites < self.samples:
+            raise CaqlError(f"elites = {self.elites} must be at least 1 and fewer than samples = {self.samples}")
+        if not self.spread > 0:
+            raise CaqlError(f"spread = {self.spread} must be positive")
+
+    def solve(self, problem: Problem, key: Any) -> Solution:
+        batch = problem.network.first_bias.shape[0]
+        size = problem.network.action_weights.shape[0]
+        box = Box(*(jnp.broadcast_to(bound, (batch, size)) for bound in problem.actions))
+        start = box.centre if problem.warm_start is None else box.clip(problem.warm_start)
+        wanted = jnp.ones(batch, bool) if problem.mask is None else problem.mask
+        values = folded_value(problem.network, start)
+
+        def step(search: _Search) -> _Search:
+            noise = jax.random.normal(jax.random.fold_in(key, search.iteration), (self.samples, 1, size))
+            actions = box.clip(search.mean + search.spread * noise)
+            values = folded_value(problem.network, actions)
+            elite = (values >= elite_threshold(values, self.elites)).astype(values.dtype)
+            count = elite.sum(axis=0)[:, None]
+            mean = jnp.einsum("nb,nbd->bd", elite, actions) / count
+            spread = jnp.sqrt(jnp.einsum("nb,nbd->bd", elite, (actions - mean) ** 2) / count)
+            top = jnp.argmax(values, axis=0)
+            top_value = jnp.max(values, axis=0)
+            top_action = jnp.take_along_axis(actions, top[None, :, None], axis=0)[0]
+            elite_mean = (elite * values).sum(axis=0) / count[:, 0]
+            scale = jnp.maximum(problem.tolerance, problem.relative_tolerance * jnp.abs(top_value))
+            # At rest when the elite agree among themselves and with the elite before.
+            still = (jnp.abs(elite_mean - search.previous) < scale) & (top_value - elite_mean < scale)
+            better = (top_value > search.values) & search.moving
+            keep = search.moving[:, None]
+            return _Search(
+                search.iteration + 1,
+                jnp.where(keep, mean, search.mean),
+                jnp.where(keep, spread, search.spread),
+                jnp.where(better[:, None], top_action, search.actions),
+                jnp.where(better, top_value, search.values),
+                elite_mean,
+                search.moving & ~still,
+                search.work + search.moving,
+            )
+
+        first = _Search(
+            iteration=jnp.int32(0),
+            mean=start,
+            spread=self.spread * box.radius,
+            actions=start,
+            values=values,
+            previous=jnp.full_like(values, -jnp.inf),
+            moving=wanted,
+            work=jnp.zeros(batch, jnp.int32),
+        )
+        ended = jax.lax.while_loop(lambda s: (s.iteration < self.iterations) & jnp.any(s.moving), step, first)
+        status = jnp.where(ended.moving, Status.LIMIT, Status.CONVERGED)
+        status = jnp.where(wanted, status, Status.SKIPPED).astype(jnp.int8)
+        return Solution(ended.actions, ended.values, jnp.full_like(values, jnp.inf), status, ended.work)

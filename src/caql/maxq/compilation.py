@@ -1,0 +1,56 @@
+"""How the exact solver's inner loops are compiled: one decorator, and a clock that compiled code can read.
+
+`reassoc` and `contract` let the compiler vectorise sums; NaN and infinity keep their IEEE meaning, because a
+certificate must notice them.  Numba's own cache notices an edit of the file a function lives in, but not of
+the files it calls into; `compiled` therefore stamps each function with the newest of all the solver's files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numba.core import types
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+SOURCES = ("compilation.py", "presolve.py", "relaxation.py", "simplex.py", "branching.py")
+
+
+def _stamp() -> tuple[float, int]:
+    stats = [(Path(__file__).parent / source).stat() for source in SOURCES]
+    return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
+
+
+def compiled(function: Function) -> Function:
+    """Compile on first call, keep the machine code on disk, and release the interpreter's lock while it runs."""
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(
+        function
+    )
+    with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
+        dispatcher._cache._cache_file._source_stamp = _stamp()
+    return cast(Function, dispatcher)
+
+
+if sys.platform == "win32":
+    _tick_count = types.ExternalFunction("GetTickCount64", types.uint64())
+
+    @compiled
+    def seconds() -> float:
+        """A monotonic clock."""
+        return _tick_count() * 1e-3
+
+else:
+    _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.CPointer(types.int64)))
+    _MONOTONIC = 6 if sys.platform == "darwin" else 1
+
+    @compiled
+    def seconds() -> float:
+        """A monotonic clock."""
+        time = np.zeros(2, np.int64)
+        _clock_gettime(np.int32(_MONOTONIC), time.ctypes)
+        return time[0] + time[1] * 1e-9

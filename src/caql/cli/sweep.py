@@ -54,8 +54,8 @@ class Sweep:
     """Seeds for each configuration."""
     first_seed: int = 0
     """The first of them."""
-    workers: int = os.cpu_count() or 1
-    """Runs side by side, one core each."""
+    workers: int | None = None
+    """Runs side by side, one core each; by default as many as there are cores, here or in the Ray cluster."""
     out: Path = Path("results")
     """Folder for the results, one folder in it for each run."""
     train_steps: int | None = None
@@ -94,14 +94,20 @@ def _names(text: str | None) -> list[str] | None:
 
 def _check(options: Sweep) -> None:
     for name in ("seeds", "workers"):
-        if getattr(options, name) < 1:
-            raise CaqlError(f"{name} = {getattr(options, name)} must be at least 1")
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise CaqlError(f"{name} = {value} must be at least 1")
     if options.first_seed < 0:
         raise CaqlError(f"first_seed = {options.first_seed} must not be negative")
     if options.checkpoint_seconds < 0:
         raise CaqlError(f"checkpoint_seconds = {options.checkpoint_seconds} must not be negative")
     if options.out.exists() and not options.out.is_dir():
         raise CaqlError(f"out = {options.out} is a file; give a folder")
+
+
+def cores(options: Sweep) -> int:
+    """How many runs go side by side on this machine."""
+    return options.workers or os.cpu_count() or 1
 
 
 def planned(options: Sweep) -> list[Job]:
@@ -128,7 +134,7 @@ def listing(options: Sweep) -> Table:
     """Every experiment with its size and an estimate of its time."""
     rates = costs.measured(options.out)
     basis = f"{len(rates)} kinds of finished runs in {options.out}" if rates else "measured constants"
-    table = Table(title=f"{options.seeds} seeds on {options.workers} cores, judged by {basis}", title_justify="left")
+    table = Table(title=f"{options.seeds} seeds on {cores(options)} cores, judged by {basis}", title_justify="left")
     for name, justify in (("experiment", "left"), ("tasks", "right"), ("methods", "right"), ("runs", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("time here", justify="right")
@@ -142,14 +148,14 @@ def listing(options: Sweep) -> Table:
             runs += times * len(spec.tasks)
             for task in spec.tasks:
                 duration += times * costs.seconds(configuration(spec, task, column), rates)
-        needed = costs.in_words(duration / options.workers)
+        needed = costs.in_words(duration / cores(options))
         table.add_row(spec.name, str(len(spec.tasks)), str(len(columns)), f"{runs:,}", needed, spec.title)
     return table
 
 
 def _backend(options: Sweep) -> Callable[[], Backend]:
     if options.ray is None:
-        return lambda: LocalWorkers(options.workers)
+        return lambda: LocalWorkers(cores(options))
     from caql.experiments.ray_sweep import RayWorkers
 
     address = None if options.ray == HERE else options.ray
@@ -188,7 +194,7 @@ def main(args: list[str]) -> None:
             state = "finished" if is_finished(job.folder) else "begun" if job.folder.exists() else "new"
             console.print(f"{state:8} {job.folder}", soft_wrap=True)
         left = [job.config for job in jobs if not is_finished(job.folder)]
-        duration = costs.total(left, costs.measured(options.out), options.workers)
+        duration = costs.total(left, costs.measured(options.out), cores(options))
         console.print(f"{len(jobs)} runs, {len(left)} to do, about {costs.in_words(duration)}")
         return
     rows = sweep(jobs, _backend(options), board_for_terminal())

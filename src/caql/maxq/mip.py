@@ -104,12 +104,18 @@ class Mip:
                 stopped[row] = int(Status.FAILED)
                 continue
             work[row] = answer.nodes
-            upper[row] = np.fmin(upper[row], model.unit * answer.bound)
             if answer.point is not None:
                 found = np.clip(model.action(answer.point), low[row], high[row])
                 value = evaluate(network._replace(first_bias=network.first_bias[row]), found)
                 if value > values[row] or not np.isfinite(values[row]):
                     actions[row], values[row] = found, value
+            proved = model.unit * answer.bound
+            if proved < values[row] - max(absolute[row], 1e3 * FEASIBILITY * model.unit):
+                # The action at hand refutes the bound: nothing the backend says of this state can be trusted.
+                logging.getLogger(__name__).warning("%s cut off the best action of state %d", self.backend, row)
+                stopped[row] = int(Status.FAILED)
+                continue
+            upper[row] = np.fmin(upper[row], proved)
         stopped[~np.isfinite(values)] = int(Status.FAILED)
         return conclude(problem, actions, values, upper, stopped, work)
 

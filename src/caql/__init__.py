@@ -1,1 +1,46 @@
-"""Q-learning for continuous actions in which every greedy action can be proved optimal."""
+"""Q-learning for continuous actions in which every greedy action can be proved optimal.
+
+The public names; each is imported when it is first used, so that `import caql` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from caql.config import RunConfig as RunConfig
+    from caql.environments import make_task as make_task
+    from caql.errors import CaqlError as CaqlError
+    from caql.maxq.maximize import maximize as maximize
+    from caql.model import CAQL as CAQL
+    from caql.model import DDPG as DDPG
+    from caql.model import NAF as NAF
+    from caql.model import SAC as SAC
+    from caql.model import TD3 as TD3
+
+_HOMES = {
+    "CAQL": "caql.model",
+    "DDPG": "caql.model",
+    "NAF": "caql.model",
+    "SAC": "caql.model",
+    "TD3": "caql.model",
+    "CaqlError": "caql.errors",
+    "RunConfig": "caql.config",
+    "make_task": "caql.environments",
+    "maximize": "caql.maxq.maximize",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'caql' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -34,6 +34,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        # safetensors makes files that only their owner can read; a run is no secret.
+        temporary.chmod(0o644)
         temporary.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -54,13 +56,13 @@ def _digest(arrays: Arrays, meta: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data if array.size else b"")
+        digest.update(array.tobytes() if array.ndim == 0 else array.data if array.size else b"")
     return digest.hexdigest()
 
 
 def save(path: Path, arrays: Arrays, meta: dict[str, Any]) -> None:
     """One file with the arrays and the JSON values of `meta`."""
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(meta)
     header = {"meta": text, "sha256": _digest(whole, text)}
     write_atomically(path, lambda file: save_file(whole, file, metadata=header))

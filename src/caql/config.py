@@ -10,7 +10,9 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from caql.agents import config_class
 from caql.agents.caql import CAQLConfig
@@ -47,7 +49,7 @@ class RunConfig:
     """Replace the reward of a terminating step by 0, as the authors' code does."""
     seed: int = 0
     """Decides everything random: weights, episodes, noise, minibatches."""
-    agent: Any = field(default_factory=CAQLConfig)
+    agent: Annotated[Any, tyro.conf.arg(name="")] = field(default_factory=CAQLConfig)
     """The algorithm's hyper-parameters."""
 
     def __post_init__(self) -> None:

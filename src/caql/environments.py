@@ -46,7 +46,7 @@ def paper_task(name: str) -> str | None:
     return {known.lower(): known for known in TASKS}.get(name.lower())
 
 
-def _make(task: str) -> gym.Env[Any, Any]:
+def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
     known = paper_task(task)
     spec = TASKS[known] if known else PaperTask(task, {}, ())
     # The paper's environments are Gym's version 2, to which version 4 is the closest that is still kept;
@@ -55,7 +55,8 @@ def _make(task: str) -> gym.Env[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
-            return gym.make(spec.id, disable_env_checker=True, max_episode_steps=-1, **spec.arguments)
+            limit = None if own_limit else -1
+            return gym.make(spec.id, disable_env_checker=True, max_episode_steps=limit, **spec.arguments)
         except gym.error.Error as problem:
             if spec.id in gym.registry:
                 raise CaqlError(f"task = {task!r} cannot be made: {problem}") from problem
@@ -148,8 +149,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):
 def make_task(
     task: str | gym.Env[Any, Any], action_range: ActionRange | Sequence[Any] = None, episode_steps: int | None = 200
 ) -> Task:
-    """A task by name or Gymnasium id, or the user's own environment (whose time limit then stays as it is)."""
+    """A task by name or Gymnasium id, or the user's own environment; no `episode_steps` leaves its own time limit."""
+    env = _make(task, own_limit=episode_steps is None) if isinstance(task, str) else task
     wanted: Any = action_range
-    if isinstance(task, str):
-        return Task(_make(task), wanted, episode_steps)
-    return Task(task, wanted, episode_steps)
+    return Task(env, wanted, episode_steps)

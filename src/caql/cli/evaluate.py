@@ -1,0 +1,42 @@
+"""`caql evaluate DIR`: greedy episodes of a trained agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from caql.errors import CaqlError
+from caql.model import load_model
+from caql.training import evaluate_policy
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Run a trained agent without exploration noise and print its returns."""
+
+    path: Annotated[Path, tyro.conf.Positional]
+    """A run's folder, or a file that `model.save` wrote."""
+    episodes: int = 10
+    """Episodes to run, each with a seed of its own."""
+    seed: int = 1_000_000
+    """Decides the episodes' first states; the default is none that training used."""
+    greedy: str = "action_function"
+    """Who acts: the action_function, or the max-Q solver (CAQL only)."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run `caql evaluate`."""
+    options = tyro.cli(Evaluate, prog="caql evaluate", args=arguments)
+    if options.episodes < 1:
+        raise CaqlError(f"--episodes = {options.episodes} must be at least 1")
+    model = load_model(options.path)
+    policy = model.greedy_policy(options.greedy)
+    returns = evaluate_policy(policy, model.task, options.episodes, (options.seed, 0))
+    print(f"{model.config.task}: {model.config.agent.name} after {model.train_step} training steps")
+    for index, value in enumerate(returns):
+        print(f"  episode {index + 1}: {value:.1f}")
+    print(f"mean {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes")

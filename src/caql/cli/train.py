@@ -1,0 +1,141 @@
+"""`caql train TASK`: one run in one folder.
+
+`--agent` and `--solver` decide which other options exist, so they are read first; everything else is the
+configuration's fields, by tyro.  With `--resume` the stored configuration takes the place of the defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from caql.agents import config_class
+from caql.compilation import keep_compiled
+from caql.config import RunConfig
+from caql.environments import ActionRange, paper_task
+from caql.errors import CaqlError
+from caql.maxq.solvers import make_solver
+from caql.progress import reporter_for_terminal
+from caql.runs import read_config, run
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent on a task; results go to one folder.
+
+    --agent {caql,naf,ddpg,td3,sac} chooses the algorithm (caql by default) and --solver {ga,cem,exact,mip} CAQL's
+    max-Q solver (ga by default); the options below are those of the choice.
+    """
+
+    config: Annotated[RunConfig, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """Folder of the run; runs/TASK-AGENT-ID by default."""
+    resume: bool = False
+    """Go on with the run in --out; its own settings are the defaults."""
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints."""
+
+
+def read_range(text: str) -> ActionRange:
+    """`0.5` is [-0.5, 0.5]; `-1,-0.5:1,0.25` gives each dimension its low and high; `none` the environment's own."""
+    if text.lower() == "none":
+        return None
+    try:
+        if ":" not in text:
+            return float(text)
+        low, high = (tuple(float(number) for number in side.split(",")) for side in text.split(":"))
+    except ValueError as problem:
+        raise CaqlError(
+            f"--action-range = {text!r} must be a number r for [-r, r], or LOW:HIGH with a number per dimension each, "
+            "as in --action-range=-1,-0.5:1,0.25"
+        ) from problem
+    return low, high
+
+
+def write_range(value: ActionRange) -> str:
+    """Undo `read_range`."""
+    if isinstance(value, tuple):
+        return ":".join(",".join(str(number) for number in side) for side in value)
+    return "none" if value is None else str(value)
+
+
+REGISTRY = tyro.constructors.ConstructorRegistry()
+
+
+@REGISTRY.primitive_rule
+def _action_range(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    if info.type != ActionRange:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="R|LOW:HIGH",
+        instance_from_str=lambda texts: read_range(texts[0]),
+        is_instance=lambda value: value is None or isinstance(value, float | int | tuple),
+        str_from_instance=lambda value: [write_range(value)],
+    )
+
+
+def take(arguments: list[str], option: str) -> tuple[str | None, list[str]]:
+    """The value of `--option VALUE` or `--option=VALUE`, and the arguments without it."""
+    rest, value = [], None
+    waiting = False
+    for argument in arguments:
+        if waiting:
+            value, waiting = argument, False
+        elif argument == f"--{option}":
+            waiting = True
+        elif argument.startswith(f"--{option}="):
+            value = argument.split("=", 1)[1]
+        else:
+            rest.append(argument)
+    if waiting:
+        raise CaqlError(f"--{option} needs a value")
+    return value, rest
+
+
+def parse(arguments: list[str]) -> Train:
+    """The command line as data."""
+    agent_name, arguments = take(arguments, "agent")
+    solver_name, arguments = take(arguments, "solver")
+    stored = _stored(arguments)
+    agent: Any = stored.agent if stored and not agent_name else config_class(agent_name or "caql")()
+    if solver_name:
+        if not hasattr(agent, "solver"):
+            raise CaqlError(f"--solver = {solver_name!r} belongs to --agent caql; {agent.name} has no max-Q solver")
+        agent = replace(agent, solver=make_solver(solver_name))
+    default = replace(stored, agent=agent) if stored else RunConfig(task=tyro.MISSING, agent=agent)
+    return tyro.cli(
+        Train,
+        prog="caql train",
+        args=arguments,
+        default=Train(config=default),
+        config=(tyro.conf.PositionalRequiredArgs,),
+        registry=REGISTRY,
+    )
+
+
+def _stored(arguments: list[str]) -> RunConfig | None:
+    out, _ = take(arguments, "out")
+    if "--resume" not in arguments:
+        return None
+    if out is None:
+        raise CaqlError("--resume needs --out, the folder of the run to go on with")
+    return read_config(Path(out))
+
+
+def main(arguments: list[str]) -> None:
+    """Run `caql train`."""
+    options = parse(arguments)
+    config = replace(options.config, task=paper_task(options.config.task) or options.config.task)
+    folder = options.out or Path("runs") / f"{config.task}-{config.agent.name}-{config.id}"
+    keep_compiled()
+    reporter = reporter_for_terminal()
+    reporter.say(f"{config.task}: {config.agent.name}, {config.train_steps} training steps, in {folder}")
+    if run(config, folder, options.resume, reporter, options.checkpoint_seconds):
+        reporter.say(f"finished; learning curve in {folder / 'curve.svg'}, weights in {folder / 'model.safetensors'}")
+    else:
+        sys.exit(130)

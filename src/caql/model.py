@@ -1,0 +1,321 @@
+"""The user's object, after the habits of Stable-Baselines3's users: learn, predict, save, load."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from caql import checkpoints
+from caql.agents import config_class
+from caql.agents.agent import Policy
+from caql.compilation import keep_compiled
+from caql.config import RunConfig, from_json
+from caql.environments import Task, make_task
+from caql.errors import CaqlError, nearest
+from caql.maxq.problem import Problem, Solver, Status
+from caql.maxq.solvers import make_solver
+from caql.networks import fold_state
+from caql.progress import reporter_for_terminal
+from caql.runs import is_finished, save_model
+from caql.training import Epoch, Training
+
+Callback = Callable[["Model", Epoch], bool | None]
+"""Called after every epoch; returning False stops the learning."""
+
+
+class Certificate(NamedTuple):
+    """What `certify` proves: no admissible action is worth more than `upper`; `gap` = upper - value."""
+
+    action: np.ndarray
+    value: np.ndarray
+    upper: np.ndarray
+    gap: np.ndarray
+    status: np.ndarray
+
+
+class Model:
+    """An agent with its task; use one of the subclasses CAQL, NAF, DDPG, TD3, SAC."""
+
+    agent_name: ClassVar[str]
+
+    def __init__(
+        self,
+        policy: str = "MlpPolicy",
+        env: Any = None,
+        *,
+        seed: int = 0,
+        policy_kwargs: dict[str, Any] | None = None,
+        action_range: Any = None,
+        episode_steps: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """`env` is a Gymnasium environment, a Gymnasium id or a paper task; `settings` are fields of the agent's
+        configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`)."""
+        if policy != "MlpPolicy":
+            raise CaqlError(f"policy = {policy!r} is not known; caql's networks are 'MlpPolicy'")
+        if env is None:
+            raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")
+        if isinstance(env, str) and episode_steps is None:
+            episode_steps = 200
+        agent = self._agent_config(settings, policy_kwargs or {})
+        loop = {name: settings.pop(name) for name in list(settings) if name in _loop_fields()}
+        if settings:
+            unknown = next(iter(settings))
+            known = [*(f.name for f in dataclasses.fields(agent)), *_loop_fields()]
+            raise CaqlError(f"{type(self).__name__} has no setting {unknown!r}; {nearest(unknown, known)}")
+        name = env if isinstance(env, str) else (env.spec.id if getattr(env, "spec", None) else type(env).__name__)
+        loop = {"evaluate_every": 0, **loop}
+        task = make_task(env, action_range, episode_steps)
+        config = RunConfig(
+            name, action_range=_plain(action_range), episode_steps=episode_steps, seed=seed, agent=agent, **loop
+        )
+        self._begin(Training(config, task))
+
+    def _begin(self, training: Training) -> None:
+        keep_compiled()
+        self.training = training
+        self._policy: tuple[int, Policy] | None = None
+
+    @classmethod
+    def _agent_config(cls, settings: dict[str, Any], policy_kwargs: dict[str, Any]) -> Any:
+        config = config_class(cls.agent_name)
+        fields = {f.name for f in dataclasses.fields(config)}
+        chosen = {name: settings.pop(name) for name in list(settings) if name in fields}
+        for name, value in policy_kwargs.items():
+            if name != "net_arch":
+                raise CaqlError(f"policy_kwargs has no {name!r}; known: net_arch, a list of hidden units")
+            chosen |= {each: tuple(value) for each in ("hidden", "action_hidden") if each in fields}
+        if isinstance(chosen.get("solver"), str):
+            backend = {"backend": settings.pop("backend")} if "backend" in settings else {}
+            chosen["solver"] = make_solver(chosen["solver"], **backend, **settings.pop("solver_kwargs", {}))
+        return config(**chosen)
+
+    @property
+    def config(self) -> RunConfig:
+        return self.training.config
+
+    @property
+    def task(self) -> Task:
+        return self.training.task
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps taken so far."""
+        return self.training.environment_steps
+
+    @property
+    def train_step(self) -> int:
+        """Gradient steps taken so far."""
+        return self.training.train_step
+
+    def learn(self, total_timesteps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
+        """Train for `total_timesteps` more environment steps, rounded up to a whole episode."""
+        if total_timesteps < 1:
+            raise CaqlError(f"total_timesteps = {total_timesteps} must be at least 1")
+        last = self.num_timesteps + total_timesteps
+        training = self.training
+        with _steps_bar(total_timesteps, progress_bar) as advance:
+            training.config = dataclasses.replace(training.config, train_steps=np.iinfo(np.int64).max)
+            for epoch in training.epochs():
+                advance(total_timesteps - max(last - self.num_timesteps, 0), epoch)
+                if (callback is not None and callback(self, epoch) is False) or self.num_timesteps >= last:
+                    break
+        self._policy = None
+        return self
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        greedy: str = "action_function",
+    ) -> tuple[np.ndarray, None]:
+        """Actions for one observation (n,) or a batch (B, n); `greedy="solver"` asks the max-Q solver (CAQL)."""
+        del state, episode_start
+        states = self._states(observation)
+        policy = self.greedy_policy(greedy)
+        if deterministic:
+            actions = policy.act(states)
+        else:
+            noise = np.random.default_rng().standard_normal((len(states), len(self.task.low)), np.float32)
+            actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
+        return (actions if np.ndim(observation) > 1 else actions[0]), None
+
+    def greedy_policy(self, greedy: str = "action_function") -> Policy:
+        """Who acts: the learned network on the host, or the max-Q solver."""
+        if greedy == "solver":
+            return _SolverPolicy(self)
+        if greedy != "action_function":
+            raise CaqlError(f"greedy = {greedy!r} must be 'action_function' or 'solver'")
+        if self._policy is None or self._policy[0] != self.train_step:
+            self._policy = self.train_step, self.training.agent.policy(self.training.state, self.training.epoch)
+        return self._policy[1]
+
+    def _states(self, observation: Any) -> np.ndarray:
+        states = np.asarray(observation, np.float32)
+        size = self.task.observation_size
+        states = states.reshape(-1, size) if states.ndim != 1 and states.size % size == 0 else states
+        if states.shape[-1] != size:
+            raise CaqlError(f"observation has shape {np.shape(observation)}; the task's have {size} numbers each")
+        if not np.isfinite(states).all():
+            raise CaqlError("observation holds a non-finite number; the action for it would mean nothing")
+        return np.atleast_2d(states)
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, optimiser and configuration to one file, `path` with the suffix .safetensors."""
+        save_model(_with_suffix(Path(path)), self.training)
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None) -> Self:
+        """A model from `save` or from a run's folder; `env` to act or learn in another environment."""
+        model = load_model(Path(path), env)
+        if not isinstance(model, cls):
+            raise CaqlError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
+        return model
+
+
+class CAQL(Model):
+    """Q-learning whose maximiser comes from a solver: `CAQL("MlpPolicy", env, solver="ga")`."""
+
+    agent_name = "caql"
+
+    def certify(self, observation: Any, tolerance: float = 1e-4, solver: Solver | None = None) -> Certificate:
+        """The best action at an observation (or at each of a batch), with a proof of how good it is."""
+        states = self._states(observation)
+        solver = solver or make_solver("exact")
+        solution = solver.solve(self._problem(states, tolerance), None)
+        certificate = Certificate(
+            solution.actions, solution.values, solution.upper, solution.upper - solution.values, solution.status
+        )
+        if np.ndim(observation) > 1:
+            return certificate
+        return Certificate(*(np.asarray(part)[0] for part in certificate))
+
+    def _problem(self, states: np.ndarray, tolerance: float) -> Problem:
+        agent = self.training.agent
+        q = agent.q_network.layers(np.asarray(self.training.state.q.vector))
+        return Problem(fold_state(q, states), self.task.actions, self.greedy_policy().act(states), tolerance)
+
+
+class NAF(Model):
+    """Normalised advantage functions: a Q-function quadratic in the action."""
+
+    agent_name = "naf"
+
+
+class DDPG(Model):
+    """Deep deterministic policy gradient."""
+
+    agent_name = "ddpg"
+
+
+class TD3(Model):
+    """Twin delayed deterministic policy gradient."""
+
+    agent_name = "td3"
+
+
+class SAC(Model):
+    """Soft actor-critic."""
+
+    agent_name = "sac"
+
+
+class _SolverPolicy:
+    """Acts with the max-Q solver itself instead of the action function."""
+
+    def __init__(self, model: Model) -> None:
+        if not isinstance(model, CAQL):
+            raise CaqlError(f"greedy = 'solver' needs CAQL; {type(model).__name__} has no max-Q solver")
+        self.model, self.solver = model, model.config.agent.solver
+
+    def act(self, state: np.ndarray) -> np.ndarray:
+        import jax
+
+        states = np.atleast_2d(state)
+        problem = self.model._problem(states, self.model.config.agent.tolerance)
+        relative = self.model.config.agent.relative_tolerance
+        solution = self.solver.solve(problem._replace(relative_tolerance=relative), jax.random.key(0))
+        if (np.asarray(solution.status) == Status.FAILED).any():
+            raise CaqlError(f"solver {self.solver.name!r} failed on an observation; the action function still acts")
+        actions = np.asarray(solution.actions, np.float32)
+        actions = np.minimum(np.maximum(actions, self.model.task.low), self.model.task.high)
+        return actions if np.ndim(state) > 1 else actions[0]
+
+    def explore(self, state: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        sigma = self.model.config.agent.exploration.size(self.model.training.epoch, self.model.task.actions)
+        return np.minimum(np.maximum(self.act(state) + sigma * noise, self.model.task.low), self.model.task.high)
+
+
+MODELS: dict[str, type[Model]] = {cls.agent_name: cls for cls in (CAQL, NAF, DDPG, TD3, SAC)}
+
+
+def load_model(path: Path, env: Any = None) -> Model:
+    """The model in a file, or a run's folder: its final weights, or those of its latest checkpoint."""
+    if path.is_dir():
+        return _load_run(path, env)
+    file = path if path.exists() else _with_suffix(path)
+    arrays, meta = checkpoints.load(file)
+    if "config" not in meta:
+        raise CaqlError(f"{file} is not a saved model: it has no configuration")
+    return _restore(from_json(meta["config"]), arrays, meta, env)
+
+
+def _load_run(folder: Path, env: Any) -> Model:
+    from caql.runs import read_config
+
+    if is_finished(folder) and (folder / "model.safetensors").exists():
+        return load_model(folder / "model.safetensors", env)
+    config = read_config(folder)
+    arrays, meta = checkpoints.latest_checkpoint(folder, reporter_for_terminal().say)
+    return _restore(config, arrays, meta, env)
+
+
+def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], env: Any) -> Model:
+    task = make_task(config.task if env is None else env, config.action_range, config.episode_steps)
+    model = object.__new__(MODELS[config.agent.name])
+    training = Training(config, task)
+    training.state = checkpoints.unflatten(training.state, arrays, "state")
+    training.epoch, training.train_step = meta["epoch"], meta["train_step"]
+    training.environment_steps = meta["environment_steps"]
+    model._begin(training)
+    return model
+
+
+def _loop_fields() -> list[str]:
+    chosen = {"task", "action_range", "episode_steps", "seed", "agent", "train_steps"}
+    return [f.name for f in dataclasses.fields(RunConfig) if f.name not in chosen]
+
+
+def _plain(action_range: Any) -> Any:
+    if action_range is None or isinstance(action_range, int | float):
+        return action_range
+    return tuple(tuple(float(number) for number in np.atleast_1d(side)) for side in action_range)
+
+
+def _with_suffix(path: Path) -> Path:
+    return path if path.suffix == ".safetensors" else path.with_name(path.name + ".safetensors")
+
+
+class _steps_bar:  # noqa: N801 (a context manager in function's clothing)
+    """A bar over environment steps, if wanted."""
+
+    def __init__(self, total: int, wanted: bool) -> None:
+        from rich.progress import Progress
+
+        self.bar = Progress(disable=not wanted)
+        self.task = self.bar.add_task("learning", total=total)
+
+    def __enter__(self) -> Callable[[int, Epoch], None]:
+        self.bar.__enter__()
+        return lambda done, epoch: self.bar.update(
+            self.task, completed=done, description=f"return {epoch.episode_return:.1f}"
+        )
+
+    def __exit__(self, *problem: Any) -> None:
+        self.bar.__exit__(*problem)

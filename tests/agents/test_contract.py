@@ -26,7 +26,6 @@ AGENTS = {
     "ddpg": lambda: DDPG(DDPGConfig(), SPEC),
     "td3": lambda: TD3(TD3Config(), SPEC),
     "sac": lambda: SAC(SACConfig(), SPEC),
-    "sac-decayed": lambda: SAC(SACConfig(temperature="decayed"), SPEC),
 }
 BUILT = {}
 

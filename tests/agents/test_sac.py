@@ -122,12 +122,11 @@ def test_actor_loss_by_hand():
     assert entropy == pytest.approx(-log_probability, rel=1e-5)
 
 
-@pytest.mark.parametrize(("target_entropy", "change"), [(5.0, 0.01), (-5.0, -0.01)], ids=["too low", "too high"])
-def test_a_learned_temperature_follows_the_entropy(target_entropy, change):
-    sac = agent(initial_temperature=0.3, temperature_learning_rate=0.01, target_entropy=target_entropy)
-    state, statistics = sac.update(by_hand(sac), epoch(batch([(1.0, 0.0, 0.0, 0.0, 1.0)])), jax.random.key(0))
-    assert statistics["temperature"] == pytest.approx(0.3, rel=1e-6)
-    assert state.log_temperature.vector == pytest.approx(math.log(0.3) + change, rel=1e-4)
+@pytest.mark.parametrize(("entropy", "slope"), [(-3.0, -2.0), (1.0, 2.0)], ids=["too low", "too high"])
+def test_a_learned_temperature_follows_the_entropy(entropy, slope):
+    """Descent on this slope raises the temperature while the entropy is below -1, and lowers it above."""
+    loss = jax.grad(lambda scalar: agent().temperature_loss(scalar, jnp.float32(entropy))[0])
+    assert loss(jnp.float32(0.7)) == pytest.approx(slope)
 
 
 def test_a_decayed_temperature_falls_each_training_step():
@@ -145,13 +144,22 @@ def test_the_target_entropy_is_minus_the_action_size():
     assert SAC(SACConfig(), Spec(2, make_box([-1.0] * 3, [1.0] * 3))).target_entropy == -3
 
 
-def test_one_update_moves_only_the_critics_targets_softly():
-    sac = agent(target_rate=0.25, critic_learning_rate=0.01)
-    state, _ = sac.update(by_hand(sac), epoch(batch([(1.0, 0.0, 50.0, 1.0, 1.0)])), jax.random.key(0))
+def test_one_update_by_hand():
+    sac = agent(
+        target_rate=0.25,
+        critic_learning_rate=0.01,
+        initial_temperature=0.3,
+        temperature_learning_rate=0.02,
+        target_entropy=5.0,
+    )
+    state, statistics = sac.update(by_hand(sac), epoch(batch([(1.0, 0.0, 50.0, 1.0, 1.0)])), jax.random.key(0))
     # Both Q_1(1, 0) = 5 and Q_2(1, 0) = 1 are far below the target.
     moved = np.array([[1.01, 2.0, 1.01, 3.01, -0.99], [1.01, 1.0, 0.01, 1.01, 0.01]])
     np.testing.assert_allclose(state.critics.vector, moved, atol=1e-6)
     np.testing.assert_allclose(state.critics_target, CRITICS + 0.25 * (moved - CRITICS), atol=1e-6)
+    # Adam's first step on the logarithm is its rate, upwards: the entropy is below 5.
+    assert statistics["temperature"] == pytest.approx(0.3, rel=1e-6)
+    assert state.log_temperature.vector == pytest.approx(math.log(0.3) + 0.02, rel=1e-4)
     assert state.steps == 1
 
 

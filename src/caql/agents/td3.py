@@ -149,8 +149,8 @@ class TD3:
         moves = -(state.steps // self.config.policy_delay)
         state, statistics = jax.lax.scan(self._step, state, (batches, noise))
         moves += state.steps // self.config.policy_delay
-        # The actor's mean loss is over the steps on which it moved: not a number if there were none.
-        actor_loss = jnp.sum(statistics.pop("actor_loss")) / moves
+        # The actor's mean loss is over the steps on which it moved: 0 if there were none.
+        actor_loss = jnp.sum(statistics.pop("actor_loss")) / jnp.maximum(moves, 1)
         return state, {"actor_loss": actor_loss} | {name: jnp.mean(values) for name, values in statistics.items()}
 
     def update(self, state: TD3State, batches: Batch, key: jax.Array) -> tuple[TD3State, dict[str, Any]]:

@@ -1,0 +1,34 @@
+"""`caql report RESULTS`: the paper's tables and figures from finished runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from caql.errors import CaqlError
+from caql.experiments.report import build, write
+
+
+@dataclass(frozen=True)
+class Report:
+    """Read the runs of a results folder and write one HTML page, and the same as Markdown."""
+
+    results: Annotated[Path, tyro.conf.Positional] = Path("results")
+    """Folder that `caql sweep` filled."""
+    out: Path = Path("report")
+    """Folder for index.html, report.md and its figures."""
+    unfinished: bool = False
+    """Count runs that are still going as they stand."""
+
+
+def main(args: list[str]) -> None:
+    """Run `caql report`."""
+    options = tyro.cli(Report, prog="caql report", args=args)
+    if options.out.exists() and not options.out.is_dir():
+        raise CaqlError(f"out = {options.out} is a file; give a folder")
+    paths = write(build(options.results, options.unfinished), options.out)
+    Console(highlight=False).print(f"{paths[0]} and {paths[1]}, with {len(paths) - 2} figures", soft_wrap=True)

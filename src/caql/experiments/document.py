@@ -105,10 +105,10 @@ def _html_block(block: Block) -> str:
         case Table(header, rows, caption, wordy):
             head = "".join(f"<th>{_inline(name)}</th>" for name in header)
             body = "".join("<tr>" + "".join(f"<td>{_html_cell(c)}</td>" for c in row) + "</tr>" for row in rows)
-            note = f"<caption>{_inline(caption)}</caption>" if caption else ""
+            note = f'<p class="note">{_inline(caption)}</p>' if caption else ""
             kind = ' class="wordy"' if wordy else ""
-            table = f"<table{kind}>{note}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            return f'<div class="wide">{table}</div>'
+            table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            return f'<div class="wide">{table}</div>{note}'
         case Drawing(_, svg, caption, _):
             note = f"<figcaption>{_inline(caption)}</figcaption>" if caption else ""
             return f"<figure>{svg}{note}</figure>"
@@ -123,7 +123,9 @@ def html(blocks: Sequence[Block]) -> str:
     """The page, whole."""
     title = next((block.text for block in blocks if isinstance(block, Heading)), "caql")
     sections = [block for block in blocks if isinstance(block, Heading) and block.level == 2]
-    links = "".join(f'<a href="#{_anchor(each.text)}">{_inline(each.text)}</a>' for each in sections)
+    links = "".join(
+        f'<a href="#{_anchor(each.text)}">{_inline(re.split("[:,(]", each.text)[0])}</a>' for each in sections
+    )
     page = files("caql.experiments").joinpath("page.css").read_text()
     parts = [_html_block(block) for block in blocks]
     first = next((i for i, block in enumerate(blocks) if isinstance(block, Heading) and block.level == 2), len(parts))

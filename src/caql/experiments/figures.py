@@ -167,7 +167,7 @@ def _lines(
         return left + (value - start) / max(end - start, 1e-9) * (right - left)
 
     parts = []
-    for tick in nice_ticks(start, end, 4):
+    for tick in nice_ticks(start, end):
         x = across(tick)
         anchor = "end" if x > right - 12 else "middle"
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="{anchor}">{short(tick)}</text>')
@@ -252,14 +252,15 @@ def duration(seconds: float) -> str:
     )
 
 
-def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers inside [low, high]."""
-    raw = (high - low) / max(wanted - 1, 1)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
-    return [
-        round(step * index, 10) for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    ]
+def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
+    """Round numbers inside [low, high], about `wanted` of them and never many fewer."""
+    power = 10.0 ** math.floor(math.log10((high - low) / wanted))
+    for factor in (10, 5, 2, 1):
+        step = factor * power
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first + 1 >= wanted - 1:
+            break
+    return [round(step * index, 10) for index in range(first, last + 1)]
 
 
 def short(value: float) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -173,9 +174,18 @@ def configurations_tried(catalogue: Catalogue, rows: Rows) -> Table | None:
 
 def section(spec: Spec, catalogue: Catalogue) -> list[Block]:
     """One of the paper's tables, or nothing if no run belongs to it."""
+    before = set(catalogue.placed)
     rows = {t: cells for t, cells in catalogue.table(spec).items() if any(cell.runs for cell in cells.values())}
+    # Table 2 looks at Table 1's runs in another way; any other table needs at least one run of its own.
+    if spec.name != "table2" and catalogue.placed <= before:
+        return []
     if spec.every_configuration:
-        rows = {t: cells for t, cells in rows.items() if any(cell.configurations > 1 for cell in cells.values())}
+        # A cell with a single configuration says nothing about the choice of one.
+        rows = {
+            t: {name: cell if cell.configurations > 1 else replace(cell, runs=()) for name, cell in cells.items()}
+            for t, cells in rows.items()
+            if any(cell.configurations > 1 for cell in cells.values())
+        }
     if not rows:
         return []
     blocks: list[Block] = [Heading(spec.title), matrix(spec, rows), *curves(spec, rows)]
@@ -187,31 +197,29 @@ def section(spec: Spec, catalogue: Catalogue) -> list[Block]:
     return [*blocks, Folded("Every number", [numbers(rows)])]
 
 
-def missing(catalogue: Catalogue, results: Results, folder: Path) -> list[Block]:
+def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequence[str]) -> list[Block]:
     """What is not there, what failed and what could not be read."""
     blocks: list[Block] = [Heading("Missing, failed and left out")]
-    idle = []
-    for spec in SPECS.values():
-        if spec.latency:
-            if not any(run.latency for run in results.runs):
-                idle.append(spec.name)
-            continue
-        rows = catalogue.table(spec)
-        empty = [(task, name) for task, cells in rows.items() for name, cell in cells.items() if not cell.runs]
-        size = sum(len(cells) for cells in rows.values())
-        if len(empty) == size:
-            idle.append(spec.name)
-        elif empty:
-            names: dict[Task, list[str]] = defaultdict(list)
-            for task, name in empty:
-                names[task].append(name)
-            width = len(next(iter(rows.values())))
-            listed = "; ".join(
-                f"{title(task)}: {'all' if len(found) == width else ', '.join(found)}" for task, found in names.items()
-            )
-            blocks.append(Text(f"{spec.title}: {len(empty)} of {size} cells have no finished run. {listed}."))
+    for name in shown:
+        rows = catalogue.table(SPECS[name])
+        least = 2 if SPECS[name].every_configuration else 1
+        empty: dict[Task, list[str]] = defaultdict(list)
+        for task, cells in rows.items():
+            for column, cell in cells.items():
+                if cell.configurations < least:
+                    empty[task].append(column)
+        count, size = sum(map(len, empty.values())), sum(map(len, rows.values()))
+        what = "fewer than two configurations" if least > 1 else "no finished run"
+        listed = [f"{title(t)}: {'all' if len(e) == len(rows[t]) else ', '.join(e)}" for t, e in empty.items()]
+        if empty:
+            blocks.append(Text(f"{SPECS[name].title}: {count} of {size} cells have {what}. {'; '.join(listed)}."))
+        else:
+            blocks.append(Text(f"{SPECS[name].title}: no cell is empty."))
+    idle = [spec.title for spec in SPECS.values() if spec.name not in shown and not spec.latency]
+    if not any(run.latency for run in results.runs):
+        idle.append(SPECS["latency"].title)
     if idle:
-        blocks.append(Text(f"Not run at all: {', '.join(idle)}."))
+        blocks.append(Text(f"Not run at all: {'; '.join(idle)}."))
     for state in ("failed", "unfinished"):
         runs = [run for run in results.runs if run.state == state]
         if runs:
@@ -258,9 +266,13 @@ def build(folder: Path, unfinished: bool = False) -> list[Block]:
         Text("Made by `caql report`; the runs by `caql sweep`, which skips what is finished."),
         Bands(),
     ]
+    shown = []
     for spec in SPECS.values():
-        blocks += latency(results.runs) if spec.latency else section(spec, catalogue)
-    return [*blocks, *time_split(results.runs), *missing(catalogue, results, folder)]
+        found = latency(results.runs) if spec.latency else section(spec, catalogue)
+        blocks += found
+        if found and not spec.latency:
+            shown.append(spec.name)
+    return [*blocks, *time_split(results.runs), *missing(catalogue, results, folder, shown)]
 
 
 def write(blocks: Sequence[Block], out: Path) -> list[Path]:

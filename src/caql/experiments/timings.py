@@ -25,6 +25,11 @@ def title(task: Task) -> str:
     return f"{task[0]} [-{task[1]:g}, {task[1]:g}]"
 
 
+def _ms(value: float) -> str:
+    """Three digits, and never an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def latency(runs: Sequence[Run]) -> list[Block]:
     """The latency table and figure, from the runs that were probed."""
     by_task: dict[Task, list[Run]] = defaultdict(list)
@@ -45,15 +50,16 @@ def latency(runs: Sequence[Run]) -> list[Block]:
         line: list[Entry] = [title(task)]
         for solver in SOLVER_COLOURS:
             values = [value for _, value in times.get(solver, [])]
-            ours = f"{np.median(values):.3g} ± {np.std(values):.2g}" if values else NOTHING
+            ours = f"{_ms(float(np.median(values)))} ± {_ms(float(np.std(values)))}" if values else NOTHING
             known = theirs.get(solver)
-            line.append((Part(ours), Part(f"{known.median:.3g} ± {known.std:.2g}" if known else "", "faint")))
+            line.append((Part(ours), Part(f"{_ms(known.median)} ± {_ms(known.std)}" if known else "", "faint")))
         body.append([*line, str(len(probed))])
         lines = []
-        for solver, points in times.items():
+        for solver in (name for name in SOLVER_COLOURS if name in times):
+            points = times[solver]
             steps = sorted({step for step, _ in points})
             means = [float(np.mean([value for at, value in points if at == step])) for step in steps]
-            lines.append(Line(solver, SOLVER_COLOURS.get(solver, 3), np.asarray(steps), np.asarray(means)))
+            lines.append(Line(solver, SOLVER_COLOURS[solver], np.asarray(steps), np.asarray(means)))
         drawn.append(Panel(title(task), lines, logarithmic=True))
     return [
         Heading(SPECS["latency"].title),

@@ -1,0 +1,145 @@
+"""`caql bench maxq`: the solvers side by side, in one run, as tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tyro
+
+from caql.errors import CaqlError, nearest
+
+if TYPE_CHECKING:
+    from caql.bench_maxq import Measurement, Task
+
+BENCHES = {"maxq": "max over a of Q(x, a): every solver on trained and untrained networks"}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure the max-Q solvers on the networks that come with the package: trained 32 x 16, the paper's ranges.
+
+    Run it on an idle machine; SCIP takes most of the time.
+    """
+
+    tasks: tuple[str, ...] = ("pendulum", "hopper", "halfcheetah", "ant", "humanoid")
+    """Tasks, separated by spaces or commas."""
+    states: int = 64
+    """States of each task, 128 at most."""
+    solvers: tuple[str, ...] = ("exact", "highs", "scip", "ga", "cem")
+    """Solvers: exact, highs, scip, gurobi, cplex, ga, cem."""
+    threads: int = 1
+    """Threads of the exact and MIP solvers in the first table."""
+    hard: bool = True
+    """Also measure the untrained, harder networks."""
+    compilation: bool = True
+    """Also measure how long the exact solver takes to compile."""
+
+
+def main(args: list[str]) -> None:
+    """Run the command."""
+    if not args or args[0] in ("-h", "--help"):
+        print(
+            "usage: caql bench NAME [OPTIONS]\n\n" + "\n".join(f"  {name:8} {what}" for name, what in BENCHES.items())
+        )
+        sys.exit(0 if args else 2)
+    if args[0] not in BENCHES:
+        raise CaqlError(f"bench {args[0]!r} does not exist; {nearest(args[0], BENCHES)}")
+    options = tyro.cli(Arguments, args=args[1:], prog="caql bench maxq")
+    if options.states < 1:
+        raise CaqlError(f"states = {options.states} must be at least 1")
+    if options.threads < 1:
+        raise CaqlError(f"threads = {options.threads} must be at least 1")
+    from caql.bench_maxq import SOLVERS, compile_times, trained_task, untrained_task
+
+    tasks = [trained_task(name, options.states) for name in _split(options.tasks)]
+    solvers = _split(options.solvers)
+    for name in solvers:
+        if name not in SOLVERS:
+            raise CaqlError(f"solvers = {name!r} is not a solver; {nearest(name, SOLVERS)}")
+    _compare(f"trained networks, {options.states} states, {options.threads} thread(s)", tasks, solvers, options.threads)
+    _batches(tasks, options.states)
+    if options.hard:
+        hard = [
+            untrained_task((32, 16), 6, min(options.states, 32)),
+            untrained_task((64, 64), 3, min(options.states, 32)),
+        ]
+        _compare(
+            "untrained networks", hard, [name for name in solvers if name in ("exact", "ga", "cem")], options.threads
+        )
+    if options.compilation:
+        cold, cached = compile_times()
+        print(f"exact: first answer of a process after {cold:.1f} s compiling, {cached:.2f} s from the cache")
+
+
+def _split(names: tuple[str, ...]) -> list[str]:
+    """Names given with spaces or commas, each once."""
+    return list(dict.fromkeys(part for name in names for part in name.split(",") if part))
+
+
+def _table(title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for k, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if k < 2 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _compare(title: str, tasks: list[Task], solvers: list[str], threads: int) -> None:
+    from caql.bench_maxq import measure
+
+    rows = []
+    for task in tasks:
+        found: list[Measurement] = []
+        for name in solvers:
+            print(f"measuring {name} on {task.name} ...", file=sys.stderr)
+            found.append(measure(task, name, threads))
+        best = np.max([each.values for each in found], axis=0)
+        exact = next((each.total for each in found if each.solver == "exact"), float("nan"))
+        for each in found:
+            median, late, longest = np.median(each.seconds), np.percentile(each.seconds, 95), each.seconds.max()
+            times = (_time(float(t)) for t in (median, late, longest, each.total))
+            behind = float(np.max(best - each.values))
+            ratio = "-" if np.isnan(exact) else f"{each.total / exact:.3g}"
+            rows.append(
+                (task.name, each.solver, *times, ratio, f"{each.work.mean():.1f}", f"{behind:.1e}", str(each.proved))
+            )
+    headings = ("task", "solver", "median", "p95", "max", "total", "x exact", "nodes", "below best", "proved")
+    _table(f"max-Q per state, {title}, relative gap 1e-4", headings, rows)
+
+
+def _batches(tasks: list[Task], states: int) -> None:
+    from caql.bench_maxq import build_times, gradient_ascent_time, thread_times
+
+    rows = []
+    for task in tasks:
+        one, two = thread_times(task)
+        ascent = gradient_ascent_time(task)
+        build = float(np.median(build_times(task)))
+        numbers = (_time(one), _time(two), f"{one / two:.2f}", _time(ascent), f"{one / ascent:.2f}", _time(build))
+        rows.append((task.name, "exact", *numbers))
+    headings = (
+        "task",
+        "solver",
+        "1 thread",
+        "2 threads",
+        "speed-up",
+        "20 steps of ga",
+        "exact / ga",
+        "MIP model build",
+    )
+    _table(f"a batch of {states} states ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})", headings, rows)

@@ -1,0 +1,125 @@
+"""`caql solve FILE`: maximise a network over its actions, and print what was found and what is proved."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from caql.errors import CaqlError
+from caql.maxq.problem import Solution, Status
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Maximise a network's output over a box of actions, for every state at once.
+
+    Actions, values, the proved upper bound and the gap between them are printed, one row per state.
+    """
+
+    file: tyro.conf.Positional[Path]
+    """A network (.npz, .safetensors or .onnx), or the folder of a saved run."""
+    low: tuple[float, ...] = ()
+    """Lower bounds of the actions: one for all, or one per dimension.  Default: the file's."""
+    high: tuple[float, ...] = ()
+    """Upper bounds of the actions."""
+    action_range: float | None = None
+    """Shorthand for the box [-R, R] in every dimension."""
+    states: Path | None = None
+    """States, one row each (.npz, .npy or .csv): the network's first inputs.  Default: the file's, if any."""
+    solver: Literal["exact", "scip", "highs", "gurobi", "cplex", "ga", "cem"] = "exact"
+    """exact, scip, highs, gurobi and cplex prove what they find; ga and cem search."""
+    tolerance: float = 1e-4
+    """Absolute gap at which a state is solved."""
+    relative_tolerance: float = 0.0
+    """The same as a fraction of |value|; the larger of the two counts."""
+    threads: int | None = None
+    """Threads over the states (exact), or within one state (MIP solvers)."""
+    limit_rows: Annotated[int, tyro.conf.arg(metavar="N")] = 20
+    """Print at most N rows; all states are solved."""
+
+
+def main(args: list[str]) -> None:
+    """Run the command."""
+    options = tyro.cli(Arguments, args=args, prog="caql solve")
+    from caql.maxq.maximize import maximize
+    from caql.network_files import read_network, read_states
+
+    network = read_network(options.file)
+    low, high = _box(options, network.low, network.high)
+    states = network.states if options.states is None else read_states(options.states)
+    settings: dict[str, Any] = {
+        "solver": options.solver,
+        "tolerance": options.tolerance,
+        "relative_tolerance": options.relative_tolerance,
+        "threads": options.threads,
+    }
+    if options.limit_rows < 1:
+        raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
+    if options.solver == "exact":
+        # Once, on a network of one weight: compiling is no part of the time that is reported.
+        maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)
+    start = time.perf_counter()
+    solution = maximize(network.layers, low, high, states, **settings)
+    _print(solution, time.perf_counter() - start, options)
+
+
+def _box(options: Arguments, low: Any, high: Any) -> tuple[Any, Any]:
+    """The box from the command line, else from the file."""
+    if options.action_range is not None:
+        if options.low or options.high:
+            raise CaqlError("action_range gives both bounds; leave out low and high, or use them alone")
+        return -options.action_range, options.action_range
+    sides = []
+    for name, given, stored in (("low", options.low, low), ("high", options.high, high)):
+        if not given and stored is None:
+            raise CaqlError(
+                f"{name} is missing and {options.file} holds none; give --low and --high, or --action-range"
+            )
+        sides.append((given[0] if len(given) == 1 else np.array(given)) if given else stored)
+    return sides[0], sides[1]
+
+
+def _number(value: float) -> str:
+    return "-" if np.isposinf(value) else f"{value:.6g}"
+
+
+def _action(action: Any) -> str:
+    shown = " ".join(f"{entry: .4f}" for entry in action[:8])
+    return shown + (f" ... ({len(action)})" if len(action) > 8 else "")
+
+
+def _print(solution: Solution, seconds: float, options: Arguments) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = len(solution.values)
+    work = "iterations" if options.solver in ("ga", "cem") else "nodes"
+    table = Table(title=f"max Q of {options.file.name}, solver {options.solver}")
+    table.add_column("state", justify="right")
+    table.add_column("action")
+    for heading in ("value", "upper", "gap"):
+        table.add_column(heading, justify="right")
+    table.add_column("status")
+    table.add_column(work, justify="right")
+    for k in range(min(rows, options.limit_rows)):
+        gap = solution.upper[k] - solution.values[k]
+        numbers = (f"{solution.values[k]:.6g}", _number(float(solution.upper[k])), _number(float(gap)))
+        status = Status(int(solution.status[k])).name.lower()
+        table.add_row(str(k), _action(solution.actions[k]), *numbers, status, str(int(solution.work[k])))
+    # A pipe has no width: rich would fold the table to 80 columns.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+    if rows > options.limit_rows:
+        console.print(f"and {rows - options.limit_rows} more states (--limit-rows)")
+    solved = int(np.sum(solution.status == Status.OPTIMAL))
+    compiled = ", compilation included" if options.solver in ("ga", "cem") else ""
+    proof = "nothing is proved by this solver" if options.solver in ("ga", "cem") else f"{solved} proved optimal"
+    console.print(
+        f"{rows} states, {proof}; {seconds * 1e3:.4g} ms in all, {seconds / rows * 1e3:.4g} ms a state{compiled}"
+    )

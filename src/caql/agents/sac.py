@@ -46,13 +46,13 @@ class SACConfig:
     """Soft target update rate (tau)."""
     critic_learning_rate: float = 0.001
     """Adam's rate for the critics; the paper sweeps 0.001, 0.0005, 0.0002, 0.0001."""
-    actor_learning_rate: float = 0.001
+    actor_learning_rate: float = 0.0005
     """Adam's rate for the actor; the paper sweeps 0.001, 0.0005, 0.0002, 0.0001."""
     temperature: Literal["learned", "decayed"] = "learned"
     """Temperature learned towards the target entropy, or decayed at each training step as in the paper's sweep."""
     initial_temperature: float = 1.0
     """Temperature before the first training step."""
-    temperature_learning_rate: float = 0.001
+    temperature_learning_rate: float = 0.0005
     """Adam's rate for the logarithm of a learned temperature."""
     temperature_decay: float = 0.99995
     """Factor on a decayed temperature after each training step; the paper sweeps 0.99995 and 0.99999."""

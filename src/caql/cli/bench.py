@@ -125,7 +125,7 @@ def _compare(title: str, tasks: list[Task], solvers: list[str], threads: int) ->
 def _batches(tasks: list[Task], states: int) -> None:
     from caql.bench_maxq import build_times, gradient_ascent_time, thread_times
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for task in tasks:
         one, two = thread_times(task)
         ascent = gradient_ascent_time(task)

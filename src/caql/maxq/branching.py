@@ -20,13 +20,14 @@ from caql.maxq.relaxation import (
     Compact,
     Floats,
     Node,
+    Planes,
     Scratch,
     backward_multipliers,
     cut_by_value,
     dual_bound,
     tighten,
 )
-from caql.maxq.simplex import Tableau, dual_simplex, read_multipliers, settle, write_down
+from caql.maxq.simplex import Tableau, dual_simplex, read_multipliers, write_down
 
 INFEASIBLE = 1
 PROVED, LIMITED, BROKEN, SKIPPED = 0, 2, 3, 4
@@ -51,6 +52,7 @@ class Room(NamedTuple):
     scratch: Scratch
     tab: Tableau
     affine: Affine
+    planes: Planes
     search: Search
 
 
@@ -68,12 +70,12 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
     """Arrays for networks of at most this many actions and neurons."""
     d, n, w = actions, neurons, widest
     columns = d + n
-    net = Compact(np.empty((n + 1, columns)), np.empty(n + 1), np.empty(n + 1, np.int64))
+    net = Compact(np.empty((n + 1, columns)), np.empty((columns, n + 1)), np.empty(n + 1), np.empty(n + 1, np.int64))
     node = Node(np.empty(d), np.empty(d), np.empty(n), np.empty(n), np.empty(n), np.empty(n + d, np.int8))
     scratch = Scratch(np.empty(columns + 1), np.empty(n), np.empty(n, np.int8))
     variables = d + 3 * n + 1
     tab = Tableau(
-        np.empty((2 * n + 2, columns + 1)),
+        np.empty((2 * n + 3, (columns + 4) // 4 * 4)),
         np.empty(2 * n + 2, np.int64),
         np.empty(columns + 1, np.int64),
         np.empty(2 * n + 2),
@@ -85,12 +87,21 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
         np.empty(variables),
         np.empty((n + 1, columns + 1)),
         np.empty(n + 1, np.int64),
+        np.empty(columns + 5),
     )
-    affine = Affine(
-        np.empty((w, columns)), np.empty(w), np.empty((w, columns)), np.empty(w), np.empty(n), np.empty(w, np.int64)
+    affine = Affine(np.empty((columns, w)), np.empty(w), np.empty((columns, w)), np.empty(w))
+    planes = Planes(
+        np.empty((columns, w)),
+        np.empty((columns, w)),
+        np.empty(w),
+        np.empty(w),
+        np.empty(w),
+        np.empty(w),
+        np.empty(w),
+        np.empty(w),
     )
     search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n))
-    return Room(net, node, scratch, tab, affine, search)
+    return Room(net, node, scratch, tab, affine, planes, search)
 
 
 @compiled
@@ -194,7 +205,6 @@ def climb(
             else:
                 tab.variable_high[chosen] = -node.lower[i]
                 tab.variable_high[chosen - 1] = 0.0
-        settle(tab, rows, columns)
         status, _, _, _ = dual_simplex(tab, rows, columns, best, 4 * (d + n) + 20)
         if status != 0:
             break
@@ -215,15 +225,15 @@ def allowed(value: float, limits: Limits) -> float:
 @compiled
 def maximise(
     stack: Stack, state: int, low: Floats, high: Floats, action: Floats, limits: Limits, room: Room
-) -> tuple[float, float, int, int]:
-    """Solve one state from the warm start in `action`, and leave the best action there: (value, upper, status, nodes)."""
-    net, node, scratch, tab, affine, search = room
+) -> tuple[float, float, int, int, int]:
+    """Solve one state from the warm start in `action`, and leave the best action there: (value, upper, status, nodes, pivots)."""
+    net, node, scratch, tab, affine, planes, search = room
     d = low.size
     started = seconds() if limits.time < np.inf else 0.0
     for k in range(d):
         span = high[k] - low[k]
         search.best[k] = span
-    n = presolve(stack, state, low, search.best, net, node, affine, scratch.row)
+    n = presolve(stack, state, low, search.best, net, node, affine, planes)
     for k in range(d):
         span = high[k] - low[k]
         search.point[k] = min(max((action[k] - low[k]) / span, 0.0), 1.0) if span > 0.0 else 0.0
@@ -247,12 +257,13 @@ def maximise(
     queued = np.int64(0)
     proved = -np.inf
     nodes = 0
+    pivots = 0
     status = PROVED
     while True:
         nodes += 1
         closed = False
         cutoff = allowed(best, limits)
-        if nodes > 1 and not tighten(net, n, d, node, scratch):
+        if nodes > 1 and not tighten(net, n, d, node, scratch, planes):
             closed = True
             bound = -np.inf
         branch = -1
@@ -269,7 +280,7 @@ def maximise(
                 cutoff = allowed(best, limits)
             if bound <= cutoff:
                 closed = True
-            elif cut_by_value(net, n, d, node, scratch, here - cutoff):
+            elif cut_by_value(n, d, node, scratch, here - cutoff):
                 proved = max(proved, cutoff)
         if not closed:
             if nodes == 1:
@@ -277,8 +288,8 @@ def maximise(
                     t = node.multiplier[i]
                     node.basis[i] = 4 if scratch.coefficient[i] > 0.0 else (2 if t != 0.0 else 1)
             rows, columns = write_down(net, n, d, node, scratch, tab)
-            settle(tab, rows, columns)
-            outcome, ray, step, _ = dual_simplex(tab, rows, columns, cutoff, 20 * (d + n) + 100)
+            outcome, ray, step, spent = dual_simplex(tab, rows, columns, cutoff, 20 * (d + n) + 100)
+            pivots += spent
             read_multipliers(net, n, d, node, scratch, tab, rows, columns, ray, step)
             here = dual_bound(net, n, d, node, scratch, False)
             if not np.isfinite(here):  # a breakdown of the tableau: any other multipliers are as valid
@@ -289,14 +300,17 @@ def maximise(
                 closed = True
             else:
                 read_point(d, tab, rows, columns, search.point)
+                incumbent = best
                 best = offer(net, n, d, search, best)
+                climbing = best > incumbent or nodes & (nodes - 1) == 0
                 if outcome != INFEASIBLE:
                     branch = costliest_envelope(n, d, node, tab, rows, columns)
-                    best = climb(net, n, d, node, tab, rows, columns, search, best)
+                    if climbing:
+                        best = climb(net, n, d, node, tab, rows, columns, search, best)
                 cutoff = allowed(best, limits)
                 if bound <= cutoff:
                     closed = True
-                elif cut_by_value(net, n, d, node, scratch, here - cutoff):
+                elif cut_by_value(n, d, node, scratch, here - cutoff):
                     proved = max(proved, cutoff)
         if not closed and (branch < 0 or node.lower[branch] >= 0.0 or node.upper[branch] <= 0.0):
             branch = -1
@@ -351,10 +365,10 @@ def maximise(
     value = folded_q(stack, state, action, scratch.row, search.active)
     upper = max(proved, value)
     if status == BROKEN or not np.isfinite(value):
-        return value, np.inf, BROKEN, nodes
+        return value, np.inf, BROKEN, nodes, pivots
     if status == PROVED and not upper - value <= max(limits.absolute, limits.relative * abs(value)):
         status = LIMITED
-    return value, upper, status, nodes
+    return value, upper, status, nodes, pivots
 
 
 @compiled
@@ -446,7 +460,7 @@ def maximise_rows(
 ) -> None:
     """Rows `rows[0]` to `rows[1]` of the batch; `actions` holds the warm starts and receives the actions.
 
-    `answer` has one row per state: value, upper bound, status, nodes.
+    `answer` has one row per state: value, upper bound, status, nodes, pivots.
     """
     neurons, widest = np.int64(0), np.int64(1)
     for layer in range(1, stack.sizes.size):
@@ -456,8 +470,8 @@ def maximise_rows(
     for b in range(rows[0], rows[1]):
         if wanted[b]:
             own = Limits(tolerance[0, b], tolerance[1, b], limits.nodes, limits.time)
-            value, upper, status, nodes = maximise(stack, b, low[b], high[b], actions[b], own, room)
+            value, upper, status, nodes, pivots = maximise(stack, b, low[b], high[b], actions[b], own, room)
         else:
             value = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
-            upper, status, nodes = np.inf, SKIPPED, 0
-        answer[b, 0], answer[b, 1], answer[b, 2], answer[b, 3] = value, upper, status, nodes
+            upper, status, nodes, pivots = np.inf, SKIPPED, 0, 0
+        answer[b, 0], answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = value, upper, status, nodes, pivots

@@ -83,7 +83,7 @@ class Exact:
             wanted = np.ones(batch, np.bool_)
         else:
             wanted = np.array(np.broadcast_to(np.asarray(problem.mask), (batch,)), np.bool_)
-        answer = np.empty((batch, 4))
+        answer = np.empty((batch, 5))
         stack = Stack(sizes, flat, first_bias)
         limits = Limits(0.0, 0.0, int(self.node_limit), float(self.time_limit))
 
@@ -130,7 +130,10 @@ def _flatten(problem: Problem, width: int) -> tuple[Floats, NDArray[np.int64]]:
         raise CaqlError(f"network must have one output, but has {width}")
     flat = np.concatenate(parts, dtype=np.float64)
     if not np.isfinite(flat).all():
-        raise CaqlError("network weights must be finite, but have NaN or infinite entries")
+        _array("network.action_weights", first)
+        for index, layer in enumerate(problem.network.later):
+            _array(f"network.later[{index}] weights", layer[0])
+            _array(f"network.later[{index}] bias", layer[1])
     return flat, np.array(sizes, np.int64)
 
 

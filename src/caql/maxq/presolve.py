@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-import numpy as np
-
 from caql.maxq.compilation import compiled
-from caql.maxq.relaxation import Compact, Floats, Integers, Node, largest
+from caql.maxq.relaxation import Compact, Floats, Integers, Node, Planes, bound_layer
 
 
 class Stack(NamedTuple):
@@ -30,26 +28,24 @@ class Stack(NamedTuple):
 
 
 class Affine(NamedTuple):
-    """One layer's pre-activations as rows of (actions, unstable neurons), and the same for the next layer."""
+    """One layer's pre-activations in terms of actions and unstable neurons, a column each; and the next layer's."""
 
-    rows: Floats
+    columns: Floats
     constant: Floats
-    next_rows: Floats
+    next_columns: Floats
     next_constant: Floats
-    scale: Floats
-    slot: Integers
 
 
 @compiled
 def presolve(
-    stack: Stack, state: int, low: Floats, span: Floats, net: Compact, root: Node, affine: Affine, row: Floats
+    stack: Stack, state: int, low: Floats, span: Floats, net: Compact, root: Node, affine: Affine, planes: Planes
 ) -> int:
     """Fill `net` and the root's bounds for one state; returns the number of unstable neurons."""
     sizes, flat = stack.sizes, stack.flat
     d = sizes[0]
     hidden = sizes.size - 1
     width = stack.first_bias.shape[1]
-    rows, constant, following, following_constant, scale, slot = affine
+    columns, constant, following, following_constant = affine
     for j in range(width):
         constant[j] = stack.first_bias[state, j]
     for k in range(d):
@@ -58,57 +54,52 @@ def presolve(
         for j in range(width):
             weight = flat[k * width + j]
             constant[j] += weight * low[k]
-            rows[j, k] = weight * span[k]
+            columns[k, j] = weight * span[k]
     offset = d * width
     n = np.int64(0)
     for layer in range(hidden):
         start = n
-        columns = d + start
         for j in range(width):
-            for k in range(columns):
-                row[k] = rows[j, k]
-            up, _ = largest(net, d, start, constant[j], row, root)
-            slot[j] = -2
+            planes.up_constant[j] = constant[j]
+        bound_layer(net, d, start, columns, 0, width, root, planes)
+        outputs = sizes[layer + 2] if layer + 1 < hidden else 1
+        bias = offset + width * outputs
+        for o in range(outputs):
+            following_constant[o] = flat[bias + o]
+        for k in range(d + start):
+            for o in range(outputs):
+                following[k, o] = 0.0
+        for j in range(width):
+            up, lowest = planes.up[j], planes.low[j]
+            weights = offset + j * outputs
             if up <= 0.0:
                 continue
-            for k in range(columns):
-                row[k] = -rows[j, k]
-            negative, _ = largest(net, d, start, -constant[j], row, root)
-            slot[j] = -1
-            if negative <= 0.0:
+            if lowest >= 0.0:
+                for o in range(outputs):
+                    following_constant[o] += constant[j] * flat[weights + o]
+                for k in range(d + start):
+                    value = columns[k, j]
+                    for o in range(outputs):
+                        following[k, o] += value * flat[weights + o]
                 continue
-            span_j = up + negative
-            for k in range(columns):
-                net.rows[n, k] = rows[j, k] / span_j
-            net.constant[n] = constant[j] / span_j
+            scale = up - lowest
+            inverse = 1.0 / scale
+            for k in range(d + start):
+                net.rows[n, k] = columns[k, j] * inverse
+                net.columns[k, n] = columns[k, j] * inverse
+            net.constant[n] = constant[j] * inverse
             net.first[n] = start
-            root.lower[n] = -negative / span_j
-            root.upper[n] = up / span_j
-            scale[n] = span_j
-            slot[j] = n
-            n += 1
-        outputs = sizes[layer + 2] if layer + 1 < hidden else 1
-        for o in range(outputs):
-            following_constant[o] = flat[offset + width * outputs + o]
-            for k in range(d + n):
-                following[o, k] = 0.0
-        for j in range(width):
-            if slot[j] == -2:
-                continue
+            root.lower[n] = lowest * inverse
+            root.upper[n] = up * inverse
             for o in range(outputs):
-                weight = flat[offset + j * outputs + o]
-                if slot[j] >= 0:
-                    following[o, d + slot[j]] = weight * scale[slot[j]]
-                else:
-                    following_constant[o] += weight * constant[j]
-                    for k in range(columns):
-                        following[o, k] += weight * rows[j, k]
-        offset += (width + 1) * outputs
+                following[d + n, o] = scale * flat[weights + o]
+            n += 1
+        offset = bias + outputs
         width = outputs
-        rows, following = following, rows
+        columns, following = following, columns
         constant, following_constant = following_constant, constant
     for k in range(d + n):
-        net.rows[n, k] = rows[0, k]
+        net.rows[n, k] = columns[k, 0]
     net.constant[n] = constant[0]
     net.first[n] = n
     return n

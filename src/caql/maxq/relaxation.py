@@ -31,9 +31,10 @@ MARGIN = 1e-11
 
 
 class Compact(NamedTuple):
-    """The presolved network; arrays are larger than used: n neurons, row n is Q."""
+    """The presolved network; arrays are larger than used: n neurons, row n is Q; `columns` is `rows` transposed."""
 
     rows: Floats
+    columns: Floats
     constant: Floats
     first: Integers
     """Neuron i reads the activations of neurons 0 .. first[i] - 1: the earlier layers."""
@@ -51,6 +52,19 @@ class Node(NamedTuple):
     """Per neuron the nonbasic ones of its three variables (bits 1, 2, 4), then 1 per basic action."""
 
 
+class Planes(NamedTuple):
+    """Upper and lower bounding planes of one layer's neurons, a column each, and the bounds they give."""
+
+    upper: Floats
+    lower: Floats
+    up_constant: Floats
+    low_constant: Floats
+    up: Floats
+    low: Floats
+    over: Floats
+    under: Floats
+
+
 class Scratch(NamedTuple):
     """Room for the bounds: a row being substituted, the coefficients c, and which fixed phases are not implied."""
 
@@ -60,100 +74,133 @@ class Scratch(NamedTuple):
 
 
 @compiled
-def largest(net: Compact, d: int, count: int, constant: float, row: Floats, node: Node) -> tuple[float, float]:
-    """Upper bound of `constant + row @ (a, z)` and the constant left; `row[:d]` becomes the bounding plane's."""
-    interval = constant
-    for j in range(count):
-        c = row[d + j]
-        interval += c * (max(node.upper[j], 0.0) if c > 0.0 else max(node.lower[j], 0.0))
-    for k in range(d):
-        interval += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
+def bound_layer(
+    net: Compact, d: int, count: int, block: Floats, at: int, width: int, node: Node, planes: Planes
+) -> None:
+    """Bounds of `width` affine functions of the actions and the first `count` neurons, all at once.
+
+    Their coefficients are columns `at`, `at + 1`, ... of `block`, their constants `planes.up_constant`.  The tighter
+    of interval and backward-linear bounds goes to `planes.low` and `planes.up`; the planes themselves stay in
+    `planes.upper[:d]`, `planes.up_constant` and their lower counterparts.
+    """
+    upper, lower, up, low = planes.upper, planes.lower, planes.up, planes.low
+    up_constant, low_constant = planes.up_constant, planes.low_constant
+    for i in range(width):
+        low_constant[i] = up[i] = low[i] = up_constant[i]
+    for k in range(d + count):
+        if k < d:
+            most, least = node.high[k], node.low[k]
+        else:
+            most, least = max(node.upper[k - d], 0.0), max(node.lower[k - d], 0.0)
+        for i in range(width):
+            c = block[k, at + i]
+            upper[k, i] = c
+            lower[k, i] = c
+            rising, falling = max(c, 0.0), min(c, 0.0)
+            up[i] += rising * most + falling * least
+            low[i] += rising * least + falling * most
+    if count == 0:
+        return
+    over, under = planes.over, planes.under
     for j in range(count - 1, -1, -1):
-        c = row[d + j]
-        low, up = node.lower[j], node.upper[j]
-        if c == 0.0 or up <= 0.0:
+        if node.upper[j] <= 0.0:
             continue
-        slope = c
-        if low < 0.0:
-            if c > 0.0:
-                slope = c * up / (up - low)
-                constant -= slope * low
-            elif up <= -low:
-                continue
-        constant += slope * net.constant[j]
+        slope, offset, unit = 1.0, 0.0, 1.0
+        if node.lower[j] < 0.0:
+            slope = node.upper[j] / (node.upper[j] - node.lower[j])
+            offset = -slope * node.lower[j]
+            unit = 1.0 if node.upper[j] > -node.lower[j] else 0.0
+        constant = net.constant[j]
+        for i in range(width):
+            rising, falling = max(upper[d + j, i], 0.0), min(upper[d + j, i], 0.0)
+            over[i] = slope * rising + unit * falling
+            up_constant[i] += over[i] * constant + offset * rising
+            rising, falling = max(lower[d + j, i], 0.0), min(lower[d + j, i], 0.0)
+            under[i] = slope * falling + unit * rising
+            low_constant[i] += under[i] * constant + offset * falling
         for k in range(d + net.first[j]):
-            row[k] += slope * net.rows[j, k]
-    bound = constant
+            weight = net.rows[j, k]
+            for i in range(width):
+                upper[k, i] += over[i] * weight
+                lower[k, i] += under[i] * weight
+    for i in range(width):
+        over[i] = up_constant[i]
+        under[i] = low_constant[i]
     for k in range(d):
-        bound += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
-    return min(bound, interval), constant
+        most, least = node.high[k], node.low[k]
+        for i in range(width):
+            over[i] += max(upper[k, i], 0.0) * most + min(upper[k, i], 0.0) * least
+            under[i] += max(lower[k, i], 0.0) * least + min(lower[k, i], 0.0) * most
+    for i in range(width):
+        up[i] = min(up[i], over[i])
+        low[i] = max(low[i], under[i])
 
 
 @compiled
-def cut_box(d: int, row: Floats, slack: float, node: Node) -> tuple[bool, bool]:
-    """Keep only actions within `slack` of the maximum of `row @ a`; (box not empty, box changed)."""
+def cut_box(d: int, plane: Floats, i: int, sign: float, offset: float, node: Node) -> tuple[bool, bool]:
+    """Keep only actions with `sign * (plane[:, i] @ a) + offset >= 0`: (box not empty, box changed)."""
+    reach = offset + MARGIN
+    for k in range(d):
+        g = sign * plane[k, i]
+        reach += g * (node.high[k] if g > 0.0 else node.low[k])
+    if not reach >= 0.0:
+        return reach > -1e-9, True
     changed = False
     for k in range(d):
-        g = row[k]
+        g = sign * plane[k, i]
         width = node.high[k] - node.low[k]
-        reach = slack + MARGIN
-        if g > 0.0 and reach < g * width:
-            node.low[k] = node.high[k] - reach / g
-            changed = changed or reach < 0.9 * g * width
-        elif g < 0.0 and reach < -g * width:
-            node.high[k] = node.low[k] - reach / g
-            changed = changed or reach < -0.9 * g * width
-        if node.low[k] > node.high[k] + 1e-9:
-            return False, True
-        if node.low[k] > node.high[k]:
-            node.low[k] = node.high[k]
+        if reach < abs(g) * width:
+            if g > 0.0:
+                node.low[k] = node.high[k] - reach / g
+            else:
+                node.high[k] = node.low[k] - reach / g
+            changed = changed or reach < 0.9 * abs(g) * width
     return True, changed
 
 
 @compiled
-def tighten(net: Compact, n: int, d: int, node: Node, scratch: Scratch) -> bool:
-    """Bounds of all neurons from the box and the box from the fixed phases, in place; False when none is left."""
-    row = scratch.row
-    for _ in range(2):
+def tighten(net: Compact, n: int, d: int, node: Node, scratch: Scratch, planes: Planes) -> bool:
+    """Bounds of all neurons from the box and the box from the fixed phases, in place; False when none is left.
+
+    The first layer, where bounds are exact, is done again when its half-spaces have shrunk the box.
+    """
+    start = np.int64(0)
+    again = True
+    while start < n:
+        count = net.first[start]
+        end = start
+        while end < n and net.first[end] == count:
+            planes.up_constant[end - start] = net.constant[end]
+            end += 1
+        bound_layer(net, d, count, net.columns, start, end - start, node, planes)
         changed = False
-        for i in range(n):
-            count = net.first[i]
+        for i in range(start, end):
+            up, low = planes.up[i - start], planes.low[i - start]
             stored_low, stored_up = node.lower[i], node.upper[i]
-            for k in range(d + count):
-                row[k] = net.rows[i, k]
-            up, constant = largest(net, d, count, net.constant[i], row, node)
-            if up < stored_low - 1e-9:
+            if up < stored_low - 1e-9 or low > stored_up + 1e-9:
                 return False
-            top = constant
-            for k in range(d):
-                top += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
-            if stored_low >= 0.0 and top > stored_low:
-                nonempty, cut = cut_box(d, row, top - stored_low, node)
-                if not nonempty:
-                    return False
-                changed = changed or cut
-            for k in range(d + count):
-                row[k] = -net.rows[i, k]
-            negative, constant = largest(net, d, count, -net.constant[i], row, node)
-            low = -negative
-            if low > stored_up + 1e-9:
+            nonempty, cut = True, False
+            if stored_low >= 0.0 and low < stored_low:
+                nonempty, cut = cut_box(
+                    d, planes.upper, i - start, 1.0, planes.up_constant[i - start] - stored_low, node
+                )
+            elif stored_up <= 0.0 and up > stored_up:
+                nonempty, cut = cut_box(
+                    d, planes.lower, i - start, -1.0, stored_up - planes.low_constant[i - start], node
+                )
+            if not nonempty:
                 return False
-            top = constant
-            for k in range(d):
-                top += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
-            if stored_up <= 0.0 and top > -stored_up:
-                nonempty, cut = cut_box(d, row, top + stored_up, node)
-                if not nonempty:
-                    return False
-                changed = changed or cut
+            changed = changed or cut
             scratch.binding[i] = (stored_low >= 0.0 and low < 0.0) or (stored_up <= 0.0 and up > 0.0)
-            node.lower[i] = max(stored_low, low - MARGIN) if low < 0.0 else max(stored_low, low)
-            node.upper[i] = min(stored_up, up + MARGIN) if up > 0.0 else min(stored_up, up)
+            node.lower[i] = max(stored_low, low - MARGIN if low < 0.0 else low)
+            node.upper[i] = min(stored_up, up + MARGIN if up > 0.0 else up)
             if node.lower[i] > node.upper[i]:
                 node.upper[i] = stored_low if stored_low >= 0.0 else node.upper[i]
                 node.lower[i] = node.upper[i]
-        if not changed:
-            break
+        if changed and again and count == 0:
+            again = False
+        else:
+            start = end
     return True
 
 
@@ -217,7 +264,7 @@ def backward_multipliers(net: Compact, n: int, d: int, node: Node, scratch: Scra
 
 
 @compiled
-def cut_by_value(net: Compact, n: int, d: int, node: Node, scratch: Scratch, slack: float) -> bool:
+def cut_by_value(n: int, d: int, node: Node, scratch: Scratch, slack: float) -> bool:
     """Cut off what the bound just evaluated proves to be `slack` below it (reduced-cost tightening).
 
     Valid only right after `dual_bound`; False when nothing was cut.

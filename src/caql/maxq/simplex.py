@@ -21,7 +21,8 @@ from caql.maxq.compilation import compiled
 from caql.maxq.relaxation import Compact, Floats, Integers, Node, Scratch
 
 FEASIBLE = 1e-9
-PIVOT = 1e-7
+PIVOT = 1e-8
+FORGIVEN = 1e-6
 OPTIMAL, INFEASIBLE, BELOW_CUTOFF, STALLED = 0, 1, 2, 3
 Z, P, E = 1, 2, 4
 """Bits of `Node.basis`; variable ids are d + 3 i, + 1, + 2."""
@@ -43,23 +44,26 @@ class Tableau(NamedTuple):
     activation: Floats
     """Rows of z per neuron while the tableau is being written down."""
     column: Integers
+    incoming: Floats
 
 
 @compiled
 def pivot(tab: Tableau, rows: int, columns: int, r: int, q: int) -> None:
     """Exchange basic variable r with nonbasic variable q; values are left alone."""
-    matrix = tab.matrix
+    matrix, incoming = tab.matrix, tab.incoming
+    padded = (columns + 3) // 4 * 4  # whole vectors; the padding is kept at zero
     inverse = 1.0 / matrix[r, q]
-    for c in range(columns):
-        matrix[r, c] *= -inverse
-    matrix[r, q] = inverse
+    for c in range(padded):
+        incoming[c] = matrix[r, c] * -inverse
+        matrix[r, c] = 0.0
+    incoming[q] = inverse
+    matrix[r, q] = 1.0
     for i in range(rows + 1):
         factor = matrix[i, q]
-        if i == r or factor == 0.0:
-            continue
-        matrix[i, q] = 0.0
-        for c in range(columns):
-            matrix[i, c] += factor * matrix[r, c]
+        if factor != 0.0:
+            matrix[i, q] = 0.0
+            for c in range(padded):
+                matrix[i, c] += factor * incoming[c]
     tab.basic[r], tab.nonbasic[q] = tab.nonbasic[q], tab.basic[r]
 
 
@@ -77,6 +81,12 @@ def settle(tab: Tableau, rows: int, columns: int) -> None:
         for c in range(columns):
             value += matrix[r, c] * tab.nonbasic_value[c]
         tab.basic_value[r] = value
+
+
+@compiled
+def fetch_bounds(tab: Tableau, rows: int) -> None:
+    """Lay the basic variables' bounds beside their values."""
+    for r in range(rows):
         tab.basic_low[r] = tab.variable_low[tab.basic[r]]
         tab.basic_high[r] = tab.variable_high[tab.basic[r]]
 
@@ -97,6 +107,8 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
     When infeasible, adding `step` times `row` to the last row proves Q to be below the cutoff.
     """
     matrix, ratio = tab.matrix, tab.ratio
+    settle(tab, rows, columns)
+    fetch_bounds(tab, rows)
     value = objective(tab, rows, columns)
     for pivots in range(limit):
         if value <= cutoff:
@@ -126,8 +138,10 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
             for c in range(1, columns):
                 if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
                     q, best, size = c, ratio[c], abs(matrix[r, c])
+            if q < 0 and rest < FORGIVEN:
+                break
             if q < 0:
-                return INFEASIBLE, r, sign * (passed + 1.1 * (value - cutoff) / rest), pivots
+                return INFEASIBLE, r, sign * (passed + 1.1 * max(value - cutoff, 0.0) / rest), pivots
             value -= rest * (best - passed)
             passed = best
             variable = tab.nonbasic[q]
@@ -141,6 +155,12 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
             tab.nonbasic_value[q] = tab.variable_low[variable] if at_upper else tab.variable_high[variable]
             for i in range(rows):
                 tab.basic_value[i] += matrix[i, q] * move
+        if q < 0:  # too small a violation to prove anything by: let it be
+            settle(tab, rows, columns)
+            value = objective(tab, rows, columns)
+            tab.basic_low[r] = min(tab.basic_low[r], tab.basic_value[r])
+            tab.basic_high[r] = max(tab.basic_high[r], tab.basic_value[r])
+            continue
         target = tab.basic_low[r] if sign > 0.0 else tab.basic_high[r]
         move = (target - tab.basic_value[r]) / matrix[r, q]
         for i in range(rows):
@@ -161,6 +181,7 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
     for i in range(n):
         free += node.lower[i] < 0.0 and node.upper[i] > 0.0
     columns = 1 + d + free
+    padded = (columns + 3) // 4 * 4
     for k in range(d):
         tab.nonbasic[1 + k] = k
         tab.variable_low[k] = node.low[k]
@@ -171,13 +192,22 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
         matrix[y, 0] = net.constant[i]
         for k in range(d):
             matrix[y, 1 + k] = net.rows[i, k]
-        for c in range(1 + d, columns):
+        for c in range(1 + d, padded):
             matrix[y, c] = 0.0
+            matrix[y + 1, c] = 0.0
         for j in range(net.first[i]):
             weight = net.rows[i, d + j]
-            if weight != 0.0 and node.upper[j] > 0.0:
-                for c in range(tab.column[j]):
+            if weight == 0.0 or node.upper[j] <= 0.0 > node.lower[j]:
+                continue
+            last = tab.column[j]
+            if net.first[j] > 0:
+                for c in range(last):
                     matrix[y, c] += weight * activation[j, c]
+            else:  # the first layer's activations are planes plus at most a variable of their own
+                for c in range(1 + d):
+                    matrix[y, c] += weight * activation[j, c]
+                if node.lower[j] < 0.0:
+                    matrix[y, last - 1] += weight * activation[j, last - 1]
         if i == n:
             break
         low, up = node.lower[i], node.upper[i]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,9 @@ def write_run(
         times = {"ga": 0.02, "cem": 0.1, "exact": 0.05, "mip": 60.0}
         (folder / "latency.jsonl").write_text(
             "".join(
-                json.dumps({"train_step": step, "milliseconds": {n: t * rng.uniform(0.8, 1.4) for n, t in times.items()}})
+                json.dumps(
+                    {"train_step": step, "milliseconds": {n: t * rng.uniform(0.8, 1.4) for n, t in times.items()}}
+                )
                 + "\n"
                 for step in range(1000, config.train_steps + 1, config.train_steps // 40)
             )
@@ -52,9 +53,3 @@ def write_run(
     if finished:
         (folder / "finished.json").write_text(json.dumps({"train_step": config.train_steps, "wall_seconds": 400.0}))
     return folder
-
-
-def write_many(out: Path, configs: list[RunConfig], seeds: int, target: float = 300.0) -> None:
-    for seed in range(seeds):
-        for config in configs:
-            write_run(out, replace(config, seed=seed), target)

@@ -20,7 +20,7 @@ class Report:
     results: Annotated[Path, tyro.conf.Positional] = Path("results")
     """Folder that `caql sweep` filled."""
     out: Path = Path("report")
-    """Folder for index.html, report.md and its figures."""
+    """Folder for index.html, report.md with its figures, and summary.md (Table 1 in brief)."""
     unfinished: bool = False
     """Count runs that are still going as they stand."""
 
@@ -31,4 +31,4 @@ def main(args: list[str]) -> None:
     if options.out.exists() and not options.out.is_dir():
         raise CaqlError(f"out = {options.out} is a file; give a folder")
     paths = write(build(options.results, options.unfinished), options.out)
-    Console(highlight=False).print(f"{paths[0]} and {paths[1]}, with {len(paths) - 2} figures", soft_wrap=True)
+    Console(highlight=False).print(f"{paths[0]} and {paths[1]}, {len(paths)} files in all", soft_wrap=True)

@@ -254,6 +254,8 @@ def duration(seconds: float) -> str:
 
 def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
     """Round numbers inside [low, high], about `wanted` of them and never many fewer."""
+    if high <= low:
+        return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / wanted))
     for factor in (10, 5, 2, 1):
         step = factor * power

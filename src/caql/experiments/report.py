@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,25 @@ def _entry(spec: Spec, cell: Cell, leads: bool) -> tuple[Part, ...]:
     steps = "" if cell.train_steps == cell.reference.train_steps else f", {cell.train_steps:,} steps"
     parts.append(Part(f"n = {ours.runs}{steps}", "faint"))
     return tuple(parts)
+
+
+def summary(catalogue: Catalogue) -> Table | None:
+    """Table 1 in brief, for a README: ours, and the paper's in parentheses."""
+    body = []
+    for task, cells in catalogue.table(SPECS["table1"]).items():
+        found = {
+            name: plus_minus(cell.best.mean, _spread(cell.best)) + (f" ({cell.paper.mean:.1f})" if cell.paper else "")
+            for name, cell in cells.items()
+            if cell.runs
+        }
+        if found:
+            seeds = sorted({cell.best.runs for cell in cells.values() if cell.runs})
+            shown = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+            body.append([title(task), *(found.get(name, NOTHING) for name in cells), shown])
+    if not body:
+        return None
+    columns = next(iter(catalogue.table(SPECS["table1"]).values()))
+    return Table(["", *columns, "seeds"], body)
 
 
 def numbers(rows: Rows) -> Table:
@@ -246,8 +266,16 @@ def _last_line(text: str | None) -> str:
     return lines[-1] if lines else ""
 
 
-def build(folder: Path, unfinished: bool = False) -> list[Block]:
-    """The report on a results folder as blocks."""
+@dataclass(frozen=True)
+class Report:
+    """A page of blocks, and its shortest table."""
+
+    blocks: Sequence[Block]
+    summary: Table | None
+
+
+def build(folder: Path, unfinished: bool = False) -> Report:
+    """The report on a results folder."""
     results = read_results(folder)
     if not results.runs:
         left_out = f"; left out: {', '.join(p.path.name for p in results.problems[:5])}" if results.problems else ""
@@ -272,16 +300,19 @@ def build(folder: Path, unfinished: bool = False) -> list[Block]:
         blocks += found
         if found and not spec.latency:
             shown.append(spec.name)
-    return [*blocks, *time_split(results.runs), *missing(catalogue, results, folder, shown)]
+    blocks += [*time_split(results.runs), *missing(catalogue, results, folder, shown)]
+    return Report(blocks, summary(catalogue))
 
 
-def write(blocks: Sequence[Block], out: Path) -> list[Path]:
-    """index.html, report.md and the Markdown's figures; their paths."""
-    texts = {out / "index.html": html(blocks), out / "report.md": markdown(blocks)}
-    texts |= {out / "figures" / f"{name}.svg": svg for name, svg in figure_files(blocks).items()}
-    for path, text in texts.items():
-        try:
-            write_atomically(path, lambda file, text=text: file.write_text(text, encoding="utf-8"))  # type: ignore[misc]
-        except OSError as problem:
-            raise CaqlError(f"out = {out} cannot be written: {problem.strerror}") from problem
+def write(report: Report, out: Path) -> list[Path]:
+    """index.html, report.md with its figures, and summary.md; their paths."""
+    texts = {out / "index.html": html(report.blocks), out / "report.md": markdown(report.blocks)}
+    if report.summary is not None:
+        texts[out / "summary.md"] = markdown([report.summary])
+    texts |= {out / "figures" / f"{name}.svg": svg for name, svg in figure_files(report.blocks).items()}
+    try:
+        for path, text in texts.items():
+            write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
+    except OSError as problem:
+        raise CaqlError(f"out = {out} cannot be written: {problem.strerror}") from problem
     return list(texts)

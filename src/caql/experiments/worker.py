@@ -7,6 +7,7 @@ what is expensive to start.  When its input ends, the sweep is gone, and the wor
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -54,6 +55,9 @@ def perform(job: dict[str, Any]) -> Outcome:
     except Exception as problem:
         from caql.errors import CaqlError
 
+        # Told by its words, for the checkpoint's library does not raise an OSError.
+        if os.strerror(errno.ENOSPC) in str(problem):
+            return Outcome("failed", f"no space left for {folder}; its last checkpoint is intact, and it can go on")
         known = isinstance(problem, CaqlError | OSError)
         return Outcome("failed", str(problem) if known else traceback.format_exc(limit=-6))
 

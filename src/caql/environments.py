@@ -7,9 +7,9 @@ bootstraps through the clock but not through a fall.  This is the only file that
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -46,13 +46,24 @@ def paper_task(name: str) -> str | None:
     return {known.lower(): known for known in TASKS}.get(name.lower())
 
 
+@contextlib.contextmanager
+def _quiet_mujoco() -> Iterator[None]:
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
 def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
     known = paper_task(task)
     spec = TASKS[known] if known else PaperTask(task, {}, ())
     # The paper's environments are Gym's version 2, to which version 4 is the closest that is still kept;
-    # Gymnasium warns of its age and MuJoCo of an attribute in its model file.
-    logging.getLogger("mujoco").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
+    # Gymnasium warns of its age, and MuJoCo (into a file in the working directory) of an attribute in its model.
+    with warnings.catch_warnings(), _quiet_mujoco():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             limit = None if own_limit else -1

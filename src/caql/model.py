@@ -16,9 +16,8 @@ from caql.compilation import keep_compiled
 from caql.config import RunConfig, from_json
 from caql.environments import Task, make_task
 from caql.errors import CaqlError, nearest
-from caql.maxq.problem import Problem, Solver, Status
+from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver
-from caql.networks import fold_state
 from caql.progress import reporter_for_terminal
 from caql.runs import is_finished, save_model
 from caql.training import Epoch, Training
@@ -149,12 +148,15 @@ class Model:
     def greedy_policy(self, greedy: str = "action_function") -> Policy:
         """Who acts: the learned network on the host, or the max-Q solver."""
         if greedy == "solver":
-            return _SolverPolicy(self)
+            return self._solver_policy()
         if greedy != "action_function":
             raise CaqlError(f"greedy = {greedy!r} must be 'action_function' or 'solver'")
         if self._policy is None or self._policy[0] != self.train_step:
             self._policy = self.train_step, self.training.agent.policy(self.training.state, self.training.epoch)
         return self._policy[1]
+
+    def _solver_policy(self) -> Policy:
+        raise CaqlError(f"greedy = 'solver' needs CAQL; {type(self).__name__} has no max-Q solver")
 
     def _states(self, observation: Any) -> np.ndarray:
         states = np.asarray(observation, np.float32)
@@ -188,7 +190,7 @@ class CAQL(Model):
         """The best action at an observation (or at each of a batch), with a proof of how good it is."""
         states = self._states(observation)
         solver = solver or make_solver("exact")
-        solution = solver.solve(self._problem(states, tolerance), None)
+        solution = solver.solve(self.training.agent.max_q(self.training.state, states, tolerance), None)
         certificate = Certificate(
             solution.actions, solution.values, solution.upper, solution.upper - solution.values, solution.status
         )
@@ -196,10 +198,10 @@ class CAQL(Model):
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))
 
-    def _problem(self, states: np.ndarray, tolerance: float) -> Problem:
-        agent = self.training.agent
-        q = agent.q_network.layers(np.asarray(self.training.state.q.vector))
-        return Problem(fold_state(q, states), self.task.actions, self.greedy_policy().act(states), tolerance)
+    def _solver_policy(self) -> Policy:
+        sigma = self.config.agent.exploration.size(self.training.epoch, self.task.actions)
+        policy: Policy = self.training.agent.solver_policy(self.training.state, sigma)
+        return policy
 
 
 class NAF(Model):
@@ -224,32 +226,6 @@ class SAC(Model):
     """Soft actor-critic."""
 
     agent_name = "sac"
-
-
-class _SolverPolicy:
-    """Acts with the max-Q solver itself instead of the action function."""
-
-    def __init__(self, model: Model) -> None:
-        if not isinstance(model, CAQL):
-            raise CaqlError(f"greedy = 'solver' needs CAQL; {type(model).__name__} has no max-Q solver")
-        self.model, self.solver = model, model.config.agent.solver
-
-    def act(self, state: np.ndarray) -> np.ndarray:
-        import jax
-
-        states = np.atleast_2d(state)
-        problem = self.model._problem(states, self.model.config.agent.tolerance)
-        relative = self.model.config.agent.relative_tolerance
-        solution = self.solver.solve(problem._replace(relative_tolerance=relative), jax.random.key(0))
-        if (np.asarray(solution.status) == Status.FAILED).any():
-            raise CaqlError(f"solver {self.solver.name!r} failed on an observation; the action function still acts")
-        actions = np.asarray(solution.actions, np.float32)
-        actions = np.minimum(np.maximum(actions, self.model.task.low), self.model.task.high)
-        return actions if np.ndim(state) > 1 else actions[0]
-
-    def explore(self, state: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        sigma = self.model.config.agent.exploration.size(self.model.training.epoch, self.model.task.actions)
-        return np.minimum(np.maximum(self.act(state) + sigma * noise, self.model.task.low), self.model.task.high)
 
 
 MODELS: dict[str, type[Model]] = {cls.agent_name: cls for cls in (CAQL, NAF, DDPG, TD3, SAC)}

@@ -90,6 +90,7 @@ class Training:
         self._since: list[dict[str, float]] = []
         """Statistics of the epochs since the last evaluation."""
         self._returns: list[float] = []
+        self._latest: tuple[Batch, jax.Array]
 
     def epochs(self) -> Iterator[Epoch]:
         """Train until `train_steps`, one epoch at a time."""
@@ -206,6 +207,7 @@ class Training:
             stream(config.seed, Purpose.MINIBATCH, self.epoch), config.steps_per_epoch, config.batch_size
         )
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), Purpose.UPDATE), self.epoch)
+        self._latest = batches, key
         self.state, found = self.agent.update(self.state, batches, key)
         statistics = {name: float(value) for name, value in jax.device_get(found).items()}
         self.train_step += config.steps_per_epoch
@@ -222,7 +224,7 @@ class Training:
         began = time.perf_counter()
         returns = self.evaluate(self.config.evaluation_episodes, len(self.records))
         self.clock.add("evaluating", time.perf_counter() - began)
-        names = self._since[-1] if self._since else {}
+        means = self._means()
         row = {
             "train_step": self.train_step,
             "epoch": self.epoch,
@@ -231,12 +233,26 @@ class Training:
             "return_std": float(np.std(returns)),
             "returns": returns,
             "training_return": float(np.mean(self._returns)) if self._returns else None,
-            **{name: float(np.mean([statistics[name] for statistics in self._since])) for name in names},
+            **means,
             "seconds": {part: round(seconds, 3) for part, seconds in self.clock.seconds.items()},
         }
         self._since, self._returns = [], []
         self.records.append(row)
         return row
+
+    def _means(self) -> dict[str, float]:
+        """Statistics since the last evaluation, and max-Q's share of the updating time."""
+        if not self._since:
+            return {}
+        names = dict.fromkeys(name for statistics in self._since for name in statistics)
+        means = {name: float(np.mean([each[name] for each in self._since if name in each])) for name in names}
+        if hasattr(self.agent, "probe"):
+            means |= self.agent.probe(self.state, *self._latest)
+        solving = means.pop("solve_seconds", 0.0) * len(self._since) * self.config.steps_per_epoch
+        if solving:
+            self.clock.add("max_q", solving)
+            self.clock.add("updating", -solving)
+        return means
 
 
 def evaluate_policy(policy: Policy, task: Task, episodes: int, seed: tuple[int, int]) -> list[float]:

@@ -11,9 +11,23 @@ AGENTS = {"caql": "CAQL", "naf": "NAF", "ddpg": "DDPG", "td3": "TD3", "sac": "SA
 """Name -> class in the module of that name; its hyper-parameters are the class `...Config` beside it."""
 
 
+PRESETS = ("qt-opt", "actor-expert")
+"""Relatives that CAQL contains: its own algorithm under other settings."""
+
+
+def agent_config(name: str) -> Any:
+    """Default hyper-parameters of an algorithm or preset."""
+    if name == "qt-opt":
+        solver = importlib.import_module("caql.maxq.cross_entropy").CrossEntropy()
+        return config_class("caql")(solver=solver, action_function="none", clipped_double_q=True)
+    if name == "actor-expert":
+        return config_class("caql")(action_function="stochastic")
+    return config_class(name)()
+
+
 def _module(name: str) -> Any:
     if name not in AGENTS:
-        raise CaqlError(f"agent = {name!r} is not an algorithm; {nearest(name, AGENTS)}")
+        raise CaqlError(f"agent = {name!r} is not an algorithm; {nearest(name, [*AGENTS, *PRESETS])}")
     return importlib.import_module(f"caql.agents.{name}")
 
 

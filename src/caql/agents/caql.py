@@ -7,6 +7,7 @@ of an epoch are one jitted scan; otherwise two jitted halves stand around the so
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -15,14 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.actions import squash
-from caql.agents.agent import DeterministicPolicy, Exploration, Policy, Spec
+from caql.agents.action_functions import Absent, ActionFunction, Deterministic, Stochastic
+from caql.agents.agent import Array, Exploration, Policy, Spec, require
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
-from caql.losses import action_function_loss, hinge_loss, l2_loss
+from caql.losses import hinge_loss, l2_loss
 from caql.maxq.gradient_ascent import GradientAscent
-from caql.maxq.problem import Solution
-from caql.networks import fold_state, folded_value, forward, q_value
+from caql.maxq.problem import Problem, Solution, Status
+from caql.networks import fold_state, folded_value, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
 from caql.speedups import BOUNDED, EXTRAPOLATED, SOLVED, Clustering, Context, Dual, DualFilter, Stage, Tolerance
@@ -55,10 +56,12 @@ class CAQLConfig:
     """lambda of the hinge loss; where it starts when learned."""
     hinge_penalty_learning_rate: float = 0.0
     """Learn lambda by ascent on the mean violation; 0 keeps it constant."""
-    clipped_double_q: bool = True
+    clipped_double_q: bool = False
     """Label with the smaller of the soft target and a second one, copied every `second_target_every` steps."""
     second_target_every: int = 5000
     """Training steps between hard copies into the second target network."""
+    action_function: Literal["deterministic", "stochastic", "none"] = "deterministic"
+    """The network that imitates the maximiser; `none`: the solver itself acts."""
     squash: Literal["tanh", "straight_through", "clip"] = "tanh"
     """How the action function's output enters the range; `clip` is the paper's, whose gradient can die."""
     action_labels: Literal["primal", "dual"] = "primal"
@@ -91,29 +94,27 @@ class CAQLConfig:
     """Never extrapolate above the dual bound."""
     dual_only: bool = False
     """No max-Q solve: every next value is its dual bound (the paper's 'Dual')."""
+    audit: int = 0
+    """Every so many training steps solve a batch exactly too, and record how far the labels and the action
+    function fall short of the true max-Q; 0 is never.  Changes no weights."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.discount < 1:
-            raise CaqlError(f"discount = {self.discount} must lie in [0, 1)")
-        for name in ("q_learning_rate", "action_learning_rate"):
-            if not getattr(self, name) > 0:
-                raise CaqlError(f"{name} = {getattr(self, name)} must be positive")
-        if not 0 < self.target_rate <= 1:
-            raise CaqlError(f"target_rate = {self.target_rate} must lie in (0, 1]")
-        for name in ("hidden", "action_hidden"):
-            if any(units < 1 for units in getattr(self, name)):
-                raise CaqlError(f"{name} = {getattr(self, name)} must be positive numbers of units")
-        if self.hinge_penalty <= 0 or self.hinge_penalty_learning_rate < 0:
-            raise CaqlError(
-                f"hinge_penalty = {self.hinge_penalty} must be positive and its learning rate "
-                f"{self.hinge_penalty_learning_rate} not negative"
-            )
+        require(self, "hidden", "positive whole numbers", all(units >= 1 for units in self.hidden))
+        require(self, "action_hidden", "positive whole numbers", all(units >= 1 for units in self.action_hidden))
+        require(self, "discount", "at least 0 and less than 1", 0 <= self.discount < 1)
+        require(self, "q_learning_rate", "positive", self.q_learning_rate > 0)
+        require(self, "action_learning_rate", "positive", self.action_learning_rate > 0)
+        require(self, "target_rate", "more than 0 and at most 1", 0 < self.target_rate <= 1)
+        require(self, "audit", "0 or a positive number of training steps", self.audit >= 0)
+        require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
+        require(self, "hinge_penalty_learning_rate", "0 or positive", self.hinge_penalty_learning_rate >= 0)
+        require(self, "second_target_every", "at least 1", self.second_target_every >= 1)
         if self.hinge_penalty_learning_rate and self.loss != "hinge":
             raise CaqlError("hinge_penalty_learning_rate means nothing with loss = 'l2'; set loss = 'hinge'")
-        if self.second_target_every < 1:
-            raise CaqlError(f"second_target_every = {self.second_target_every} must be at least 1")
         if self.dual_only and (self.dual_filter or self.cluster_radius):
             raise CaqlError("dual_only leaves nothing to solve: turn dual_filter and cluster_radius off with it")
+        if self.dual_only and self.action_function == "stochastic":
+            raise CaqlError("action_function = 'stochastic' imitates maximisers, and dual_only computes none")
         self.stages()
         self.schedule()
 
@@ -160,19 +161,26 @@ class CAQL:
     def __init__(self, config: CAQLConfig, spec: Spec) -> None:
         self.config, self.spec = config, spec
         self.q_network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
-        self.action_network = FlatNetwork((spec.observation_size, *config.action_hidden, spec.action_size))
+        self.action_function = self._make_action_function()
         self.q_adam, self.action_adam = adam(config.q_learning_rate), adam(config.action_learning_rate)
         self.targets = Targets(config.stages(), config.schedule(), config.relative_tolerance)
         self.scan = jax.jit(self._scan, donate_argnums=0)
         self.pose = jax.jit(self._pose)
         self.learn = jax.jit(self._learn)
+        self.solve = jax.jit(config.solver.solve) if config.solver.traceable else config.solver.solve
+
+    def _make_action_function(self) -> ActionFunction:
+        config, spec = self.config, self.spec
+        if config.action_function == "deterministic":
+            return Deterministic(config.action_hidden, spec, config.squash)
+        return Stochastic(config.action_hidden, spec) if config.action_function == "stochastic" else Absent(spec)
 
     def init(self, key: jax.Array) -> CAQLState:
         q_key, action_key = jax.random.split(key)
         q = self.q_network.init(q_key)
         return CAQLState(
             q=begin(self.q_adam, q),
-            action_function=begin(self.action_adam, self.action_network.init(action_key)),
+            action_function=begin(self.action_adam, self.action_function.init(action_key)),
             target=q + 0,
             second_target=q + 0,
             hinge_penalty=jnp.float32(self.config.hinge_penalty),
@@ -180,31 +188,89 @@ class CAQL:
         )
 
     def update(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, Any]]:
+        before = int(state.step)
         if self.config.solver.traceable:
-            return self.scan(state, batches, key)  # type: ignore[no-any-return]
-        statistics = []
+            state, statistics = self.scan(state, batches, key)
+        else:
+            state, statistics = self._update_around_host_solver(state, batches, key)
+        every = self.config.audit
+        if every and (before + len(batches.rewards)) // every > before // every:
+            statistics |= self.audit(state, Batch(*(column[-1] for column in batches)), key)
+        return state, statistics
+
+    def _update_around_host_solver(
+        self, state: CAQLState, batches: Batch, key: jax.Array
+    ) -> tuple[CAQLState, dict[str, Any]]:
+        statistics, seconds, per_state = [], [], []
         for row in range(len(batches.rewards)):
             batch = Batch(*(column[row] for column in batches))
-            posed = self.pose(state, batch)
-            solution = self.config.solver.solve(posed.problem, key)
-            state, found = self.learn(state, batch, posed, Solution(*(np.asarray(x) for x in solution)))
+            posed = jax.block_until_ready(self.pose(state, batch))
+            began = time.perf_counter()
+            solution = Solution(*(np.asarray(part) for part in self.solve(posed.problem, key)))
+            seconds.append(time.perf_counter() - began)
+            per_state.append(1e3 * seconds[-1] / max(1, int((solution.status != Status.SKIPPED).sum())))
+            state, found = self.learn(state, batch, posed, solution)
             statistics.append(found)
-        return state, {name: np.mean([float(s[name]) for s in statistics]) for name in statistics[0]}
+        means = {name: np.mean([float(each[name]) for each in statistics]) for name in statistics[0]}
+        return state, means | {
+            "solve_seconds": float(np.mean(seconds)),
+            "solve_ms": float(np.median(per_state)),
+            "solve_ms_std": float(np.std(per_state)),
+        }
+
+    def probe(self, state: CAQLState, batches: Batch, key: jax.Array) -> dict[str, float]:
+        """Time max-Q alone on each minibatch: inside the scan it cannot be told from the rest."""
+        if not self.config.solver.traceable:
+            return {}
+        seconds, per_state = [], []
+        for row in range(-1, len(batches.rewards)):
+            problem = jax.block_until_ready(self.pose(state, Batch(*(column[row] for column in batches))).problem)
+            began = time.perf_counter()
+            jax.block_until_ready(self.solve(problem, key))
+            if row >= 0:  # the first call may compile
+                seconds.append(time.perf_counter() - began)
+                rows = len(batches.rewards[row]) if problem.mask is None else int(problem.mask.sum())
+                per_state.append(1e3 * seconds[-1] / max(1, rows))
+        return {
+            "solve_seconds": float(np.mean(seconds)),
+            "solve_ms": float(np.median(per_state)),
+            "solve_ms_std": float(np.std(per_state)),
+        }
+
+    def audit(self, state: CAQLState, batch: Batch, key: jax.Array) -> dict[str, float]:
+        """How far the solver's and the action function's values fall short of the proven max-Q on a batch."""
+        from caql.maxq.exact import Exact
+
+        problem = self.pose(state, batch).problem._replace(mask=None)
+        found = np.asarray(self.solve(problem, key).values)
+        guessed = np.asarray(folded_value(problem.network, problem.warm_start))
+        true = np.asarray(Exact().solve(problem._replace(tolerance=1e-6, relative_tolerance=1e-6), None).values)
+        return {
+            "audit_solver_shortfall": float(np.mean(true - found)),
+            "audit_solver_worst": float(np.max(true - found)),
+            "audit_action_shortfall": float(np.mean(true - guessed)),
+        }
 
     def policy(self, state: CAQLState, epoch: int) -> Policy:
-        layers = self.action_network.layers(np.asarray(state.action_function.vector))
         sigma = self.config.exploration.size(epoch, self.spec.actions)
-        return DeterministicPolicy(layers, self.spec.actions, sigma, self.config.squash)
+        if self.config.action_function == "none":
+            return self.solver_policy(state, sigma)
+        return self.action_function.policy(state.action_function.vector, sigma)
 
-    def greedy(self, vector: jax.Array, states: jax.Array) -> jax.Array:
-        """The action function: (B, n) states -> (B, d) admissible actions."""
-        raw = forward(self.action_network.layers(vector), states)
-        if self.config.squash == "tanh":
-            return squash(self.spec.actions, raw)
-        inside = self.spec.actions.clip(raw)
-        if self.config.squash == "straight_through":
-            return raw + jax.lax.stop_gradient(inside - raw)
-        return inside
+    def solver_policy(self, state: CAQLState, sigma: Array) -> SolverPolicy:
+        """Acting with the max-Q solver itself instead of the action function."""
+        return SolverPolicy(self, state, sigma)
+
+    def max_q(self, state: CAQLState, states: Any, tolerance: float | None = None) -> Problem:
+        """The max-Q problem of Q_theta at (B, n) states, warm-started by the action function."""
+        q = self.q_network.layers(state.q.vector)
+        return Problem(
+            fold_state(q, states),
+            self.spec.actions,
+            self.action_function.guess(state.action_function.vector, jnp.asarray(states)),
+            jnp.float32(self.config.tolerance if tolerance is None else tolerance),
+            jnp.float32(self.config.relative_tolerance if tolerance is None else 0.0),
+        )
 
     def _context(self, state: CAQLState, batch: Batch) -> Context:
         layers = self.q_network.layers
@@ -222,7 +288,7 @@ class CAQL:
         )
 
     def _pose(self, state: CAQLState, batch: Batch) -> Posed:
-        guess = self.greedy(state.action_function.vector, batch.next_states)
+        guess = self.action_function.guess(state.action_function.vector, batch.next_states)
         return self.targets.pose(self._context(state, batch), guess)
 
     def _learn(
@@ -230,9 +296,9 @@ class CAQL:
     ) -> tuple[CAQLState, dict[str, jax.Array]]:
         config, context = self.config, self._context(state, batch)
         labels, answer = self.targets.label(context, posed, solution)
-        best = answer.best
+        distilled = answer
         if config.action_labels == "dual":
-            best = dual_bound(context.network, context.actions)
+            distilled = answer._replace(best=dual_bound(context.network, context.actions))
 
         def bellman_loss(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
             values = q_value(self.q_network.layers(vector), batch.states, batch.actions)
@@ -240,12 +306,11 @@ class CAQL:
                 return jnp.mean(hinge_loss(values, labels, state.hinge_penalty)), values
             return jnp.mean(l2_loss(values, labels)), values
 
-        def distillation_loss(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
-            values = folded_value(context.network, self.greedy(vector, batch.next_states))
-            return jnp.mean(action_function_loss(values, best)), values
+        def distillation_loss(vector: jax.Array) -> tuple[jax.Array, None]:
+            return jnp.mean(self.action_function.loss(vector, batch.next_states, context.network, distilled)), None
 
         q, loss, values = descend(self.q_adam, state.q, bellman_loss)
-        action_function, action_loss, reached = descend(self.action_adam, state.action_function, distillation_loss)
+        action_function, action_loss, _ = descend(self.action_adam, state.action_function, distillation_loss)
         step = state.step + 1
         violation = jnp.mean(jax.nn.relu(labels - values))
         second = jnp.where(step % config.second_target_every == 0, q.vector, state.second_target)
@@ -263,12 +328,12 @@ class CAQL:
             "action_loss": action_loss,
             "q_mean": jnp.mean(values),
             "td_error": jnp.mean(jnp.abs(labels - values)),
-            "shortfall": jnp.mean(answer.best - reached),
             "tolerance": jnp.mean(jnp.asarray(posed.problem.tolerance)),
             "filtered": jnp.mean(answer.provenance == BOUNDED),
             "clustered": jnp.mean(answer.provenance == EXTRAPOLATED),
             "work": jnp.sum(solution.work * solved) / jnp.maximum(jnp.sum(solved), 1),
             "hinge_penalty": state.hinge_penalty,
+            "cluster_radius": config.cluster_radius * jnp.float32(config.cluster_decay) ** state.step,
         }
         return new, statistics
 
@@ -281,3 +346,25 @@ class CAQL:
         keys = jax.random.split(key, len(batches.rewards))
         state, statistics = jax.lax.scan(one, state, (batches, keys))
         return state, jax.tree.map(partial(jnp.mean, axis=0), statistics)
+
+
+class SolverPolicy:
+    """Acts with the max-Q solver: slower than an action function, and as good as the Q-network allows."""
+
+    def __init__(self, agent: CAQL, state: CAQLState, sigma: Array) -> None:
+        self.agent, self.state, self.sigma = agent, state, sigma
+        self.low, self.high = np.asarray(agent.spec.actions.low), np.asarray(agent.spec.actions.high)
+        self.key = jax.random.key(0)
+
+    def act(self, state: Array) -> Array:
+        states = np.atleast_2d(np.asarray(state, np.float32))
+        solution = self.agent.solve(self.agent.max_q(self.state, states), self.key)
+        if (np.asarray(solution.status) == Status.FAILED).any():
+            raise CaqlError(f"solver {self.agent.config.solver.name!r} failed at a state; the action function still acts")
+        actions = np.asarray(solution.actions, np.float32)
+        inside: Array = np.minimum(np.maximum(actions, self.low), self.high)
+        return inside if np.ndim(state) > 1 else inside[0]
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        inside: Array = np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)
+        return inside

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from caql.agents import config_class
+from caql.agents import agent_config
 from caql.compilation import keep_compiled
 from caql.config import RunConfig
 from caql.environments import ActionRange, paper_task
@@ -27,7 +27,7 @@ from caql.runs import read_config, run
 class Train:
     """Train an agent on a task; results go to one folder.
 
-    --agent {caql,naf,ddpg,td3,sac} chooses the algorithm (caql by default) and --solver {ga,cem,exact,mip} CAQL's
+    --agent {caql,naf,ddpg,td3,sac,qt-opt,actor-expert} chooses the algorithm (caql by default) and --solver {ga,cem,exact,mip} CAQL's
     max-Q solver (ga by default); the options below are those of the choice.
     """
 
@@ -102,7 +102,7 @@ def parse(arguments: list[str]) -> Train:
     agent_name, arguments = take(arguments, "agent")
     solver_name, arguments = take(arguments, "solver")
     stored = _stored(arguments)
-    agent: Any = stored.agent if stored and not agent_name else config_class(agent_name or "caql")()
+    agent: Any = stored.agent if stored and not agent_name else agent_config(agent_name or "caql")
     if solver_name:
         if not hasattr(agent, "solver"):
             raise CaqlError(f"--solver = {solver_name!r} belongs to --agent caql; {agent.name} has no max-Q solver")

@@ -1,0 +1,33 @@
+# Every target sets itself up: python3 and make are all that a fresh machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check slow-test bench clean
+
+demo: $(READY)  ## CAQL learns Pendulum in the range [-0.66, 0.66]
+	$(BIN)/python examples/demo.py
+
+test: $(READY)  ## all the fast tests
+	$(BIN)/pytest -n 2 --dist loadscope
+
+check: $(READY)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+slow-test: $(READY)  ## learning, measured against return thresholds: about half an hour
+	$(BIN)/pytest -m slow -n 2 --timeout 3600
+
+bench: $(READY)  ## solvers, training step, acting and start-up, side by side
+	$(BIN)/caql bench maxq
+	$(BIN)/python benchmarks/training_step.py
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

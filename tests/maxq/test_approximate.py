@@ -1,0 +1,149 @@
+"""Gradient ascent and cross-entropy beyond the contract table: stopping, masks, restarts, line search."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caql.actions import Box, make_box
+from caql.errors import CaqlError
+from caql.maxq.cross_entropy import CrossEntropy, elite_threshold
+from caql.maxq.gradient_ascent import GradientAscent, _columns, _value_and_gradient
+from caql.maxq.problem import Problem, Status
+from caql.maxq.solvers import make_solver
+from caql.networks import FoldedNetwork, fold_state, folded_value, init_layers
+
+KEY = jax.random.key(5)
+SOLVERS = [GradientAscent(), GradientAscent(line_search=False), GradientAscent(restarts=3), CrossEntropy()]
+
+
+def random_problem(states=32, **settings):
+    layers = tuple((2 * w, b) for w, b in init_layers(KEY, (4 + 3, 32, 16, 1)))
+    network = fold_state(layers, jax.random.normal(KEY, (states, 4)))
+    return Problem(network, make_box([-1.0, -0.5, 0.0], [1.0, 0.25, 2.0]), **settings)
+
+
+def tent(peaks):
+    """Q(a) = -|a - peak|, one state per peak."""
+    peaks = jnp.asarray(peaks, jnp.float32)
+    return FoldedNetwork(
+        jnp.stack([-peaks, peaks], axis=1),
+        jnp.array([[1.0, -1.0]]),
+        ((jnp.array([[-1.0], [-1.0]]), jnp.zeros(1)),),
+    )
+
+
+def test_the_written_out_gradient_is_the_gradient():
+    problem = random_problem()
+    actions = problem.actions.sample(KEY, 32)
+    values, gradients = _value_and_gradient(_columns(problem.network), actions.T)
+    expected = jax.grad(lambda a: folded_value(problem.network, a).sum())(actions)
+    np.testing.assert_allclose(values, folded_value(problem.network, actions), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(gradients.T, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_the_answer_is_honest_and_no_worse_than_the_warm_start(solver):
+    problem = random_problem()
+    start = problem.actions.sample(jax.random.key(8), 32)
+    solution = jax.jit(lambda p: solver.solve(p, KEY))(problem._replace(warm_start=start))
+    np.testing.assert_allclose(folded_value(problem.network, solution.actions), solution.values, rtol=1e-4, atol=1e-4)
+    assert bool(problem.actions.contains(solution.actions).all())
+    assert bool((solution.values >= folded_value(problem.network, start) - 1e-5).all())
+    assert float(solution.values.mean()) > float(folded_value(problem.network, start).mean()) + 0.1
+    assert bool(jnp.isinf(solution.upper).all())
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_a_tent_is_climbed_to_its_peak(solver):
+    peaks = [-0.9, 0.0, 0.3, 0.77]
+    solution = solver.solve(Problem(tent(peaks), make_box([-1.0], [1.0]), tolerance=1e-4), KEY)
+    # A fixed step of a tenth of the range's half cannot come closer to a kink than half of it.
+    close = 0.06 if solver == GradientAscent(line_search=False) else 0.01
+    np.testing.assert_allclose(solution.actions[:, 0], peaks, atol=close)
+
+
+def test_states_stop_one_by_one():
+    network = tent([0.0, 0.95])
+    problem = Problem(network, make_box([-1.0], [1.0]), jnp.array([[0.0], [-1.0]]), tolerance=1e-3)
+    solution = GradientAscent(iterations=60).solve(problem, KEY)
+    assert solution.status.tolist() == [Status.CONVERGED] * 2
+    assert int(solution.work[0]) < int(solution.work[1])
+
+
+def test_a_larger_tolerance_stops_earlier():
+    problem = random_problem()
+    work = [
+        float(GradientAscent(iterations=200).solve(problem._replace(tolerance=tolerance), KEY).work.mean())
+        for tolerance in (1e-6, 1e-2, 100.0)
+    ]
+    assert work[0] > work[1] > work[2]
+    assert work[2] < 3
+
+
+def test_the_relative_tolerance_scales_with_the_value():
+    network = tent([0.5])
+    raised = network._replace(later=((network.later[0][0], jnp.array([1e4])),))
+    box = make_box([-1.0], [1.0])
+    loose = GradientAscent(iterations=50).solve(Problem(raised, box, tolerance=0.0, relative_tolerance=1e-3), KEY)
+    tight = GradientAscent(iterations=50).solve(Problem(network, box, tolerance=0.0, relative_tolerance=1e-3), KEY)
+    assert int(loose.work[0]) == 1
+    assert int(tight.work[0]) > 1
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_masked_rows_cost_nothing_and_keep_their_warm_start(solver):
+    problem = random_problem(8, mask=jnp.arange(8) % 2 == 0, warm_start=jnp.tile(jnp.array([0.1, 0.1, 0.1]), (8, 1)))
+    solution = solver.solve(problem, KEY)
+    odd = solution.status[1::2]
+    assert bool((odd == Status.SKIPPED).all())
+    assert bool((solution.work[1::2] == 0).all())
+    assert bool((solution.work[::2] > 0).all())
+    if solver != GradientAscent(restarts=3):
+        np.testing.assert_allclose(solution.actions[1::2], 0.1, atol=1e-6)
+    nothing = solver.solve(problem._replace(mask=jnp.zeros(8, bool)), KEY)
+    assert int(nothing.work.sum()) == 0
+
+
+def test_restarts_find_the_higher_of_two_peaks():
+    # Q(a) = max(0, -a - 0.5) + 3 max(0, a - 0.5): from the left the ascent ends at -1, worth 0.5; the top is 1.5 at 1.
+    network = FoldedNetwork(
+        jnp.array([[-0.5, -0.5]]), jnp.array([[-1.0, 1.0]]), ((jnp.array([[1.0], [3.0]]), jnp.zeros(1)),)
+    )
+    problem = Problem(network, make_box([-1.0], [1.0]), jnp.array([[-0.8]]))
+    assert float(GradientAscent().solve(problem, KEY).values[0]) == pytest.approx(0.5)
+    assert float(GradientAscent(restarts=8).solve(problem, KEY).values[0]) == pytest.approx(1.5)
+
+
+def test_boxes_may_differ_by_state():
+    low = jnp.array([[-1.0], [0.2], [0.4]])
+    high = jnp.array([[1.0], [0.3], [0.4]])
+    for solver in SOLVERS:
+        solution = solver.solve(Problem(tent([0.0, 0.0, 0.0]), Box(low, high), tolerance=1e-5), KEY)
+        np.testing.assert_allclose(solution.actions[:, 0], [0.0, 0.2, 0.4], atol=0.06)
+
+
+def test_the_elite_threshold_keeps_about_as_many_as_asked():
+    values = jax.random.normal(KEY, (200, 16))
+    kept = (values >= elite_threshold(values, 20)).sum(axis=0)
+    assert int(kept.min()) >= 20
+    assert int(kept.max()) <= 22
+    same = jnp.ones((50, 3))
+    assert (same >= elite_threshold(same, 5)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("gaa", {}, "did you mean 'ga'"),
+        ("ga", {"iteration": 3}, "did you mean 'iterations'"),
+        ("ga", {"iterations": 0}, "iterations = 0"),
+        ("ga", {"step_size": 0.0}, "step_size"),
+        ("ga", {"restarts": -1}, "restarts"),
+        ("cem", {"elites": 64}, "elites = 64"),
+        ("cem", {"spread": 0.0}, "spread"),
+    ],
+)
+def test_bad_solvers_are_named(name, settings, words):
+    with pytest.raises(CaqlError, match=words):
+        make_solver(name, **settings)

@@ -1,0 +1,124 @@
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import caql
+from caql import CAQL, SAC, CaqlError
+from caql.maxq.problem import Status
+
+SMALL = {"policy_kwargs": {"net_arch": [8, 4]}, "warm_up": 64, "batch_size": 16, "steps_per_epoch": 4}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return CAQL("MlpPolicy", gym.make("Pendulum-v1"), solver="ga", seed=0, **SMALL).learn(500)
+
+
+def test_learn_counts_environment_steps_and_goes_on(model):
+    assert model.num_timesteps == 600
+    assert model.train_step == 12
+    seen = []
+    model.learn(300, callback=lambda m, epoch: seen.append(epoch.environment_steps))
+    assert seen == [800, 1000]
+    model.learn(10_000, callback=lambda m, epoch: False)
+    assert model.num_timesteps == 1200
+
+
+def test_predict_takes_one_observation_or_a_batch(model):
+    one, state = model.predict(np.array([1.0, 0.0, 0.0]))
+    assert state is None
+    assert one.shape == (1,)
+    many, _ = model.predict(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]]))
+    assert many.shape == (2, 1)
+    np.testing.assert_allclose(many[0], one, rtol=1e-6)
+    noisy = np.concatenate([model.predict(np.array([1.0, 0.0, 0.0]), deterministic=False)[0] for _ in range(20)])
+    assert noisy.std() > 0.1
+    assert np.abs(noisy).max() <= 2
+    with pytest.raises(CaqlError, match="shape"):
+        model.predict(np.zeros(4))
+    with pytest.raises(CaqlError, match="non-finite"):
+        model.predict(np.array([np.nan, 0, 0]))
+
+
+def test_the_solver_can_act_and_certify(model):
+    states = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    certificate = model.certify(states)
+    assert (certificate.status == Status.OPTIMAL).all()
+    assert (certificate.gap <= 1e-4).all()
+    assert (certificate.gap >= -1e-9).all()
+    grid = np.linspace(-2, 2, 101, dtype=np.float32)[:, None]
+    q = model.training.agent.q_network.layers(np.asarray(model.training.state.q.vector))
+    from caql.networks import q_value
+
+    for row, state in enumerate(states):
+        values = np.asarray(q_value(q, np.tile(state, (101, 1)), grid))
+        assert values.max() <= certificate.upper[row] + 1e-5
+    single = model.certify(states[0])
+    assert single.action.shape == (1,)
+    assert single.value == pytest.approx(certificate.value[0])
+    acted, _ = model.predict(states, greedy="solver")
+    assert acted.shape == (5, 1)
+    with pytest.raises(CaqlError, match="greedy"):
+        model.predict(states, greedy="wish")
+
+
+def test_save_and_load_round_trip(model, tmp_path):
+    model.save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    loaded = CAQL.load(tmp_path / "model")
+    observations = np.random.default_rng(1).normal(size=(10, 3))
+    np.testing.assert_array_equal(loaded.predict(observations)[0], model.predict(observations)[0])
+    assert loaded.num_timesteps == model.num_timesteps
+    loaded.learn(400)
+    assert loaded.num_timesteps == model.num_timesteps + 400
+    with pytest.raises(CaqlError, match="holds a CAQL, not a SAC"):
+        SAC.load(tmp_path / "model")
+    with pytest.raises(CaqlError, match="does not exist"):
+        CAQL.load(tmp_path / "nothing")
+    (tmp_path / "junk.safetensors").write_bytes(b"junk")
+    with pytest.raises(CaqlError, match="damaged"):
+        CAQL.load(tmp_path / "junk")
+
+
+def test_stable_baselines_evaluation_calls(model):
+    """The calls that evaluate_policy of Stable-Baselines3 makes on a model, over a vector of environments."""
+    envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * 2)
+    observations, _ = envs.reset(seed=1)
+    states, episode_starts = None, np.ones((2,), dtype=bool)
+    for _ in range(3):
+        actions, states = model.predict(observations, state=states, episode_start=episode_starts, deterministic=True)
+        observations, *_ = envs.step(actions)
+        episode_starts = np.zeros((2,), dtype=bool)
+    assert states is None
+    assert actions.shape == (2, 1)
+
+
+def test_a_range_is_respected_natively():
+    model = CAQL("MlpPolicy", "Hopper", action_range=((-0.1, -0.2, -0.3), (0.4, 0.5, 0.6)), seed=1, **SMALL)
+    states = 50 * np.random.default_rng(0).normal(size=(2000, 11))
+    actions, _ = model.predict(states)
+    assert (actions >= np.float32([-0.1, -0.2, -0.3])).all()
+    assert (actions <= np.float32([0.4, 0.5, 0.6])).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"env": None}, "env is missing"),
+        ({"env": "Pendulum", "solver": "gaa"}, "did you mean 'ga'"),
+        ({"env": "Pendulum", "q_lerning_rate": 1}, "did you mean 'q_learning_rate'"),
+        ({"env": "Pendulum", "policy_kwargs": {"width": 3}}, "net_arch"),
+        ({"env": "Pendulum", "policy": "CnnPolicy"}, "MlpPolicy"),
+        ({"env": "Pendulum", "total": 3}, "has no setting 'total'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, words):
+    with pytest.raises(CaqlError, match=words):
+        CAQL(arguments.pop("policy", "MlpPolicy"), **arguments)
+
+
+def test_public_names_exist():
+    for name in caql.__all__:
+        assert getattr(caql, name) is not None
+    with pytest.raises(AttributeError):
+        _ = caql.nonsense

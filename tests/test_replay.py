@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from caql.errors import CaqlError
+from caql.replay import Batch, Replay
+
+
+def episode(first: int, count: int) -> Batch:
+    steps = np.arange(first, first + count, dtype=np.float32)
+    return Batch(steps[:, None], -steps[:, None], steps, steps[:, None] + 1, np.ones(count, np.float32))
+
+
+def test_the_oldest_transitions_are_overwritten():
+    replay = Replay(5, 1, 1)
+    replay.extend(episode(0, 3))
+    assert len(replay) == 3
+    replay.extend(episode(3, 4))
+    assert len(replay) == 5
+    assert sorted(replay.data.rewards.tolist()) == [2, 3, 4, 5, 6]
+    np.testing.assert_array_equal(replay.data.next_states, replay.data.states + 1)
+
+
+def test_an_episode_longer_than_the_buffer_leaves_its_end():
+    replay = Replay(4, 1, 1)
+    replay.extend(episode(0, 11))
+    assert sorted(replay.data.rewards.tolist()) == [7, 8, 9, 10]
+    replay.extend(episode(11, 1))
+    assert sorted(replay.data.rewards.tolist()) == [8, 9, 10, 11]
+
+
+def test_samples_are_uniform_over_what_is_there_and_seeded():
+    replay = Replay(100, 1, 1)
+    replay.extend(episode(0, 10))
+    batch = replay.sample(np.random.default_rng(0), 50, 64)
+    assert batch.states.shape == (50, 64, 1)
+    assert batch.rewards.shape == (50, 64)
+    counts = np.bincount(batch.rewards.astype(int).ravel(), minlength=10)
+    assert len(counts) == 10
+    assert counts.min() > 250  # 320 expected, a standard deviation of 17
+    again = replay.sample(np.random.default_rng(0), 50, 64)
+    np.testing.assert_array_equal(batch.rewards, again.rewards)
+
+
+def test_restored_replay_goes_on_as_if_nothing_had_happened():
+    whole, broken = Replay(7, 1, 1), Replay(7, 1, 1)
+    for replay in (whole, broken):
+        replay.extend(episode(0, 9))
+    other = Replay(7, 1, 1)
+    other.restore({name: column.copy() for name, column in broken.snapshot().items()}, broken.written)
+    for replay in (whole, other):
+        replay.extend(episode(9, 3))
+    one, two = (r.sample(np.random.default_rng(3), 2, 8) for r in (whole, other))
+    for left, right in zip(one, two, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_capacity_must_be_positive():
+    with pytest.raises(CaqlError, match="replay_size = 0"):
+        Replay(0, 1, 1)

@@ -60,7 +60,9 @@ def main(args: list[str]) -> None:
     for name in solvers:
         if name not in SOLVERS:
             raise CaqlError(f"solvers = {name!r} is not a solver; {nearest(name, SOLVERS)}")
-    _compare(f"trained networks, {options.states} states, {options.threads} thread(s)", tasks, solvers, options.threads)
+    clock = "processor time" if options.threads == 1 else "wall time"
+    title = f"trained networks, {options.states} states, {options.threads} thread(s), {clock}"
+    _compare(title, tasks, solvers, options.threads)
     _batches(tasks, options.states)
     if options.hard:
         hard = [

@@ -27,7 +27,7 @@ from caql.maxq.relaxation import (
     dual_bound,
     tighten,
 )
-from caql.maxq.simplex import Tableau, dual_simplex, read_multipliers, write_down
+from caql.maxq.simplex import Tableau, current, dual_simplex, read_multipliers, unwritten, write_down
 
 INFEASIBLE = 1
 PROVED, LIMITED, BROKEN, SKIPPED = 0, 2, 3, 4
@@ -88,6 +88,9 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
         np.empty((n + 1, columns + 1)),
         np.empty(n + 1, np.int64),
         np.empty(columns + 5),
+        np.empty(n),
+        np.empty(n),
+        np.empty(variables, np.int64),
     )
     affine = Affine(np.empty((columns, w)), np.empty(w), np.empty((columns, w)), np.empty(w))
     planes = Planes(
@@ -141,35 +144,26 @@ def read_point(d: int, tab: Tableau, rows: int, columns: int, point: Floats) -> 
 
 
 @compiled
-def costliest_envelope(n: int, d: int, node: Node, tab: Tableau, rows: int, columns: int) -> int:
+def costliest_envelope(n: int, d: int, node: Node, tab: Tableau) -> int:
     """The free neuron with the largest envelope multiplier x distance to the graph; -1 when none is free.
 
     The distance of a triangle's point to the two lines z = 0 and z = y is min(z, p).
-    Reads the reduced costs that `read_multipliers` leaves behind, and overwrites `variable_low` of e by the distance.
+    Reads the reduced costs that `read_multipliers` leaves behind.
     """
-    gap = tab.variable_low
-    for i in range(n):
-        gap[d + 3 * i + 2] = np.inf
-    for r in range(rows):
-        v = tab.basic[r] - d
-        if v >= 0 and v % 3 < 2:
-            e = d + v - v % 3 + 2
-            gap[e] = min(gap[e], max(tab.basic_value[r], 0.0))
-    for c in range(1, columns):
-        v = tab.nonbasic[c] - d
-        if v >= 0 and v % 3 < 2:
-            e = d + v - v % 3 + 2
-            gap[e] = min(gap[e], max(tab.nonbasic_value[c], 0.0))
     choice, best = -1, -1.0
     for i in range(n):
         if node.lower[i] < 0.0 and node.upper[i] > 0.0:
             e = d + 3 * i + 2
-            score = -tab.ratio[e] * gap[e] if tab.ratio[e] < 0.0 else 0.0
+            score = 0.0
+            if tab.ratio[e] < 0.0:
+                missing, value = unwritten(tab, d, i)
+                z = value if missing == e - 2 else current(tab, tab.where[e - 2])
+                p = value if missing == e - 1 else current(tab, tab.where[e - 1])
+                distance = min(z, p)
+                score = -tab.ratio[e] * max(distance, 0.0)
             score += 1e-9 * min(-node.lower[i], node.upper[i])
             if score > best:
                 choice, best = i, score
-    for i in range(n):
-        gap[d + 3 * i + 2] = 0.0
     return choice
 
 
@@ -205,7 +199,7 @@ def climb(
             else:
                 tab.variable_high[chosen] = -node.lower[i]
                 tab.variable_high[chosen - 1] = 0.0
-        status, _, _, _ = dual_simplex(tab, rows, columns, best, 4 * (d + n) + 20)
+        status, rows, _, _, _ = dual_simplex(tab, d, n, rows, columns, best, 4 * (d + n) + 20)
         if status != 0:
             break
         read_point(d, tab, rows, columns, search.point)
@@ -288,7 +282,7 @@ def maximise(
                     t = node.multiplier[i]
                     node.basis[i] = 4 if scratch.coefficient[i] > 0.0 else (2 if t != 0.0 else 1)
             rows, columns = write_down(net, n, d, node, scratch, tab)
-            outcome, ray, step, spent = dual_simplex(tab, rows, columns, cutoff, 20 * (d + n) + 100)
+            outcome, rows, ray, step, spent = dual_simplex(tab, d, n, rows, columns, cutoff, 20 * (d + n) + 100)
             pivots += spent
             read_multipliers(net, n, d, node, scratch, tab, rows, columns, ray, step)
             here = dual_bound(net, n, d, node, scratch, False)
@@ -304,7 +298,7 @@ def maximise(
                 best = offer(net, n, d, search, best)
                 climbing = best > incumbent or nodes & (nodes - 1) == 0
                 if outcome != INFEASIBLE:
-                    branch = costliest_envelope(n, d, node, tab, rows, columns)
+                    branch = costliest_envelope(n, d, node, tab)
                     if climbing:
                         best = climb(net, n, d, node, tab, rows, columns, search, best)
                 cutoff = allowed(best, limits)

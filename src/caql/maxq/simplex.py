@@ -45,6 +45,12 @@ class Tableau(NamedTuple):
     """Rows of z per neuron while the tableau is being written down."""
     column: Integers
     incoming: Floats
+    reach: Floats
+    """Minus the lower bound of each free neuron."""
+    slope: Floats
+    """Of each free neuron's envelope; 0 for the others."""
+    where: Integers
+    """By variable: r + 1 in row r, -c in column c, 0 for a free neuron's third variable while it has no row."""
 
 
 @compiled
@@ -65,6 +71,8 @@ def pivot(tab: Tableau, rows: int, columns: int, r: int, q: int) -> None:
             for c in range(padded):
                 matrix[i, c] += factor * incoming[c]
     tab.basic[r], tab.nonbasic[q] = tab.nonbasic[q], tab.basic[r]
+    tab.where[tab.basic[r]] = r + 1
+    tab.where[tab.nonbasic[q]] = -q
 
 
 @compiled
@@ -101,8 +109,70 @@ def objective(tab: Tableau, rows: int, columns: int) -> float:
 
 
 @compiled
-def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: int) -> tuple[int, int, float, int]:
-    """Pivot to the optimum, or until Q is known to be at most `cutoff`: (status, row, step, pivots).
+def current(tab: Tableau, place: int) -> float:
+    """The value of the variable at a place of `where`."""
+    return tab.basic_value[place - 1] if place > 0 else tab.nonbasic_value[-place]
+
+
+@compiled
+def unwritten(tab: Tableau, d: int, i: int) -> tuple[int, float]:
+    """The variable of free neuron i that has no row, and its value; -1 when all three are in the tableau.
+
+    The three are tied by e + (1 - s) z + s p = -s lower, so a row is needed only once it would be violated.
+    """
+    z = d + 3 * i
+    at_z, at_p, at_e = tab.where[z], tab.where[z + 1], tab.where[z + 2]
+    slope = tab.slope[i]
+    if at_e == 0:
+        return z + 2, slope * tab.reach[i] - (1.0 - slope) * current(tab, at_z) - slope * current(tab, at_p)
+    if at_p == 0:
+        return z + 1, tab.reach[i] - ((1.0 - slope) * current(tab, at_z) + current(tab, at_e)) / slope
+    if at_z == 0:
+        return z, (slope * (tab.reach[i] - current(tab, at_p)) - current(tab, at_e)) / (1.0 - slope)
+    return np.int64(-1), 0.0
+
+
+@compiled
+def write_violated(tab: Tableau, d: int, n: int, rows: int, columns: int) -> int:
+    """Give a row to every violated variable that has none; returns the new number of rows."""
+    matrix = tab.matrix
+    for i in range(n):
+        slope = tab.slope[i]
+        if slope <= 0.0:
+            continue
+        missing, value = unwritten(tab, d, i)
+        if missing < 0 or tab.variable_low[missing] - FEASIBLE <= value <= tab.variable_high[missing] + FEASIBLE:
+            continue
+        z = d + 3 * i
+        scale = -1.0 / (1.0 - slope if missing == z else (slope if missing == z + 1 else 1.0))
+        for c in range((columns + 3) // 4 * 4):
+            matrix[rows + 1, c] = matrix[rows, c]
+            matrix[rows, c] = 0.0
+        matrix[rows, 0] = -scale * slope * tab.reach[i]
+        for v in range(z, z + 3):
+            if v == missing:
+                continue
+            weight = scale * (1.0 - slope if v == z else (slope if v == z + 1 else 1.0))
+            place = tab.where[v]
+            if place > 0:
+                for c in range(columns):
+                    matrix[rows, c] += weight * matrix[place - 1, c]
+            else:
+                matrix[rows, -place] += weight
+        tab.basic[rows] = missing
+        tab.where[missing] = rows + 1
+        tab.basic_value[rows] = value
+        tab.basic_low[rows] = tab.variable_low[missing]
+        tab.basic_high[rows] = tab.variable_high[missing]
+        rows += 1
+    return rows
+
+
+@compiled
+def dual_simplex(
+    tab: Tableau, d: int, n: int, rows: int, columns: int, cutoff: float, limit: int
+) -> tuple[int, int, int, float, int]:
+    """Pivot to the optimum, or until Q is known to be at most `cutoff`: (status, rows, row, step, pivots).
 
     When infeasible, adding `step` times `row` to the last row proves Q to be below the cutoff.
     """
@@ -112,7 +182,7 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
     value = objective(tab, rows, columns)
     for pivots in range(limit):
         if value <= cutoff:
-            return BELOW_CUTOFF, -1, 0.0, pivots
+            return BELOW_CUTOFF, rows, -1, 0.0, pivots
         r, worst, sign = np.int64(-1), FEASIBLE, 1.0
         for i in range(rows):
             below = tab.basic_low[i] - tab.basic_value[i]
@@ -122,7 +192,11 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
             elif above > worst:
                 r, worst, sign = i, above, -1.0
         if r < 0:
-            return OPTIMAL, -1, 0.0, pivots
+            known = rows
+            rows = write_violated(tab, d, n, rows, columns)
+            if rows == known:
+                return OPTIMAL, rows, -1, 0.0, pivots
+            continue
         for c in range(1, columns):
             slope = sign * matrix[r, c]
             variable = tab.nonbasic[c]
@@ -141,7 +215,7 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
             if q < 0 and rest < FORGIVEN:
                 break
             if q < 0:
-                return INFEASIBLE, r, sign * (passed + 1.1 * max(value - cutoff, 0.0) / rest), pivots
+                return INFEASIBLE, rows, r, sign * (passed + 1.1 * max(value - cutoff, 0.0) / rest), pivots
             value -= rest * (best - passed)
             passed = best
             variable = tab.nonbasic[q]
@@ -170,7 +244,7 @@ def dual_simplex(tab: Tableau, rows: int, columns: int, cutoff: float, limit: in
         pivot(tab, rows, columns, r, q)
         tab.basic_low[r] = tab.variable_low[tab.basic[r]]
         tab.basic_high[r] = tab.variable_high[tab.basic[r]]
-    return STALLED, -1, 0.0, limit
+    return STALLED, rows, -1, 0.0, limit
 
 
 @compiled
@@ -194,7 +268,6 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
             matrix[y, 1 + k] = net.rows[i, k]
         for c in range(1 + d, padded):
             matrix[y, c] = 0.0
-            matrix[y + 1, c] = 0.0
         for j in range(net.first[i]):
             weight = net.rows[i, d + j]
             if weight == 0.0 or node.upper[j] <= 0.0 > node.lower[j]:
@@ -213,6 +286,7 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
         low, up = node.lower[i], node.upper[i]
         z = d + 3 * i
         tab.column[i] = column
+        tab.slope[i] = 0.0
         if low >= 0.0:
             for c in range(column):
                 activation[i, c] = matrix[y, c]
@@ -232,43 +306,41 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
                 rows += 1
             continue
         slope = up / (up - low)
+        offset = -slope * low
+        tab.slope[i] = slope
+        tab.reach[i] = -low
         for variable in range(3):
             tab.variable_low[z + variable] = 0.0
+            tab.where[z + variable] = 0
         tab.variable_high[z] = up
         tab.variable_high[z + 1] = -low
-        tab.variable_high[z + 2] = -slope * low
+        tab.variable_high[z + 2] = offset
         held = node.basis[i]
-        offset = -slope * low
         if held & E or not held & (Z | P):
-            tab.nonbasic[column] = z + 2
-            tab.basic[y], tab.basic[y + 1] = z, z + 1
-            first, first_constant, first_own = slope, offset, -1.0
-            second, second_constant, second_own = slope - 1.0, offset, -1.0
-            upper, upper_constant, upper_own = slope, offset, -1.0
+            key, stored = z + 2, (z + 1 if held & P else z)
+            times, plus, own = (slope - 1.0 if held & P else slope), offset, -1.0
+            steep, raised, mine = slope, offset, -1.0
         elif held & P:
-            tab.nonbasic[column] = z + 1
-            tab.basic[y], tab.basic[y + 1] = z, z + 2
-            first, first_constant, first_own = 1.0, 0.0, 1.0
-            second, second_constant, second_own = slope - 1.0, offset, -1.0
-            upper, upper_constant, upper_own = 1.0, 0.0, 1.0
+            key, stored = z + 1, z
+            times, plus, own = 1.0, 0.0, 1.0
+            steep, raised, mine = 1.0, 0.0, 1.0
         else:
-            tab.nonbasic[column] = z
-            tab.basic[y], tab.basic[y + 1] = z + 1, z + 2
-            first, first_constant, first_own = -1.0, 0.0, 1.0
-            second, second_constant, second_own = slope, offset, -1.0
-            upper, upper_constant, upper_own = 0.0, 0.0, 1.0
-        for c in range(columns):
+            key, stored = z, z + 1
+            times, plus, own = -1.0, 0.0, 1.0
+            steep, raised, mine = 0.0, 0.0, 1.0
+        tab.nonbasic[column] = key
+        tab.where[key] = -column
+        tab.basic[y] = stored
+        tab.where[stored] = y + 1
+        for c in range(column):
             value = matrix[y, c]
-            activation[i, c] = upper * value
-            matrix[y + 1, c] = second * value
-            matrix[y, c] = first * value
-        activation[i, 0] += upper_constant
-        activation[i, column] = upper_own
-        matrix[y, 0] += first_constant
-        matrix[y, column] = first_own
-        matrix[y + 1, 0] += second_constant
-        matrix[y + 1, column] = second_own
-        rows += 2
+            activation[i, c] = steep * value
+            matrix[y, c] = times * value
+        activation[i, 0] += raised
+        activation[i, column] = mine
+        matrix[y, 0] += plus
+        matrix[y, column] = own
+        rows += 1
         column += 1
         tab.column[i] = column
     restore(n, d, node, tab, rows, columns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,27 +10,27 @@ from pathlib import Path
 
 from caql.config import RunConfig
 from caql.errors import CaqlError
-from caql.experiments.sweep import method_name
+from caql.experiments.sweep import last_row, method_name
 from caql.runs import read_config
 
 STEP = {
-    "Pendulum": 25e-6,
-    "Hopper": 95e-6,
-    "Walker2D": 130e-6,
-    "HalfCheetah": 75e-6,
-    "Ant": 210e-6,
-    "Humanoid": 300e-6,
+    "Pendulum": 45e-6,
+    "Hopper": 245e-6,
+    "Walker2D": 280e-6,
+    "HalfCheetah": 100e-6,
+    "Ant": 500e-6,
+    "Humanoid": 520e-6,
 }
 """Seconds for an environment step with its action, one core."""
 UPDATE = {
-    "caql-exact": 1.5e-3,
+    "caql-exact": 5e-3,
     "caql-mip": 5.0,
-    "caql-ga": 0.3e-3,
-    "caql-cem": 4e-3,
-    "naf": 0.2e-3,
-    "ddpg": 0.15e-3,
-    "td3": 0.15e-3,
-    "sac": 0.2e-3,
+    "caql-ga": 0.45e-3,
+    "caql-cem": 10e-3,
+    "naf": 0.15e-3,
+    "ddpg": 0.25e-3,
+    "td3": 0.2e-3,
+    "sac": 0.4e-3,
 }
 """Seconds for a gradient step on a minibatch of 64 with 32 x 16 networks, one core."""
 
@@ -44,13 +43,14 @@ def measured(results: Path) -> Rates:
     found: dict[tuple[str, str, int | None], list[float]] = defaultdict(list)
     for path in results.glob("*/finished.json"):
         try:
-            done = json.loads(path.read_text())
+            # The clock in the metrics covers the whole run; finished.json only what came after the last resumption.
+            row = last_row(path.parent / "metrics.jsonl")
             config = read_config(path.parent)
-            rate = done["wall_seconds"] / done["train_step"]
-        except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, CaqlError):
+            spent = sum(row["seconds"].values()) - row["seconds"].get("max_q", 0.0)
+            rate = spent / row["train_step"]
+        except (OSError, ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, CaqlError):
             continue
-        if done["train_step"] == config.train_steps:
-            found[config.task, method_name(config), config.episode_steps].append(rate)
+        found[config.task, method_name(config), config.episode_steps].append(rate)
     return {key: statistics.median(rates) for key, rates in found.items()}
 
 

@@ -20,7 +20,7 @@ ORDER = [
     {"curves", "progress"},
     {"runs"},
     {"model"},
-    {"experiments"},
+    {"experiments", "bench_maxq"},
     {"cli"},
 ]
 """A room may import from its own row and the rows above it."""

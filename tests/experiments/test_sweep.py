@@ -96,6 +96,17 @@ def test_ctrl_c_stops_the_workers_and_says_what_is_left(tmp_path):
     assert [row.state for row in rows] == ["finished", "stopped", "stopped", "waiting"]
 
 
+def test_a_foreign_folder_in_a_runs_place_is_left_alone(tmp_path):
+    (job,) = make_jobs([TINY], tmp_path)
+    job.folder.mkdir()
+    (job.folder / "diary.txt").write_text("mine")
+    outcome = perform(job.message())
+    assert (outcome.kind, "holds no run" in outcome.message) == ("failed", True)
+    rows, _, _ = scripted(tmp_path, [["failed"]])
+    assert [row.state for row in rows] == ["failed"]
+    assert [path.name for path in job.folder.iterdir()] == ["diary.txt"]
+
+
 def test_finished_runs_start_no_worker(tmp_path):
     jobs = make_jobs([TINY], tmp_path)
     jobs[0].folder.mkdir()

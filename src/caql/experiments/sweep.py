@@ -230,6 +230,9 @@ def _record_failure(row: Progress) -> None:
     """Leave the reason in the run's folder, for the report; on a full disk there is nowhere to leave it."""
     folder = row.job.folder
     with contextlib.suppress(OSError):
-        if not (folder / "config.json").exists():
+        # Somebody else's folder in the run's place stays as it is.
+        if not folder.exists() or not any(folder.iterdir()):
             write_json(folder / "config.json", to_json(row.job.config))
-        write_json(folder / "failed.json", {"message": row.message, "tries": row.tries, "train_step": row.train_step})
+        if (folder / "config.json").exists():
+            reason = {"message": row.message, "tries": row.tries, "train_step": row.train_step}
+            write_json(folder / "failed.json", reason)

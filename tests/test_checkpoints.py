@@ -25,7 +25,7 @@ def test_one_changed_byte_is_noticed(tmp_path, place):
     data = bytearray(path.read_bytes())
     data[int(place * (len(data) - 1))] ^= 0x01
     path.write_bytes(data)
-    with pytest.raises(CaqlError, match="x.safetensors"):
+    with pytest.raises(CaqlError, match=r"x\.safetensors"):
         checkpoints.load(path)
 
 

@@ -10,7 +10,7 @@ import jax
 
 def keep_compiled() -> None:
     """Use a persistent compilation cache, unless the user has chosen one or the folder cannot be made."""
-    if jax.config.jax_compilation_cache_dir or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    if getattr(jax.config, "jax_compilation_cache_dir", None) or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "caql" / "jax"
     try:

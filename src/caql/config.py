@@ -77,7 +77,7 @@ def to_json(config: Any) -> dict[str, Any]:
     for each in dataclasses.fields(config):
         value = getattr(config, each.name)
         found[each.name] = to_json(value) if dataclasses.is_dataclass(value) else value
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(found))
 
 
 def _build(cls: type[Any], values: dict[str, Any], where: str) -> Any:

@@ -107,7 +107,9 @@ def restrict(box: gym.spaces.Box, action_range: ActionRange) -> Box:
     if not (np.isfinite(wanted[0]).all() and np.isfinite(wanted[1]).all()):
         raise CaqlError(f"action_range = {action_range} must be finite in every dimension")
     if (wanted[0] >= wanted[1]).any():
-        raise CaqlError(f"action_range = {action_range} is empty or reversed: low must be below high in every dimension")
+        raise CaqlError(
+            f"action_range = {action_range} is empty or reversed: low must be below high in every dimension"
+        )
     if (wanted[0] < low - 1e-6).any() or (wanted[1] > high + 1e-6).any():
         raise CaqlError(
             f"action_range = {action_range} is wider than the environment's own actions, "
@@ -116,7 +118,7 @@ def restrict(box: gym.spaces.Box, action_range: ActionRange) -> Box:
     return make_box(np.maximum(wanted[0], low), np.minimum(wanted[1], high))
 
 
-class Task(gym.Wrapper[Any, Any, Any, Any]):
+class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """An environment with a narrowed action space, vector observations and an episode length."""
 
     def __init__(self, env: gym.Env[Any, Any], action_range: ActionRange, episode_steps: int | None) -> None:

@@ -278,7 +278,7 @@ def _with_suffix(path: Path) -> Path:
     return path if path.suffix == ".safetensors" else path.with_name(path.name + ".safetensors")
 
 
-class _steps_bar:  # noqa: N801 (a context manager in function's clothing)
+class _steps_bar:
     """A bar over environment steps, if wanted."""
 
     def __init__(self, total: int, wanted: bool) -> None:

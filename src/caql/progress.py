@@ -34,6 +34,7 @@ class Silent:
         pass
 
     def follow(self, training: Training) -> contextlib.AbstractContextManager[None]:
+        del training
         return contextlib.nullcontext()
 
     def epoch(self, epoch: Epoch) -> None:

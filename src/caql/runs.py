@@ -87,15 +87,15 @@ def claim_folder(config: RunConfig, folder: Path) -> None:
 def stop_on_signal() -> Iterator[list[int]]:
     """Collect the first SIGINT or SIGTERM instead of dying of it; a second one kills as usual."""
     caught: list[int] = []
-    previous = {}
+    previous: dict[int, Any] = {}
 
     def note(number: int, _: object) -> None:
         caught.append(number)
         signal.signal(number, previous[number])
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(ValueError):  # only the main thread may set handlers
-            previous[number] = signal.signal(number, note)
+            previous[signal_number] = signal.signal(signal_number, note)
     try:
         yield caught
     finally:

@@ -222,10 +222,11 @@ class Clustering:
         shift = states - centroids
 
         def extrapolate(layers: Layers) -> jax.Array:
-            return jax.jvp(lambda x: q_value(layers, x, actions), (centroids,), (shift,))
+            value, change = jax.jvp(lambda x: q_value(layers, x, actions), (centroids,), (shift,))
+            return value + change
 
-        values = jnp.stack([sum(extrapolate(layers)) for layers in context.targets]).min(axis=0)
-        best = sum(extrapolate(context.q))
+        values = jnp.stack([extrapolate(layers) for layers in context.targets]).min(axis=0)
+        best = extrapolate(context.q)
         if self.cap_by_bound:
             values = jnp.minimum(values, target_bound(context))
             best = jnp.minimum(best, dual_bound(context.network, context.actions))

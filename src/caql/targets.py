@@ -69,4 +69,3 @@ class Targets:
             answer = stage.fill(context, note, answer)
         labels = batch.rewards + context.discount * batch.continues * answer.values
         return Labels(labels, answer)
-

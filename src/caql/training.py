@@ -107,9 +107,7 @@ class Training:
                 due = self.train_step // config.evaluate_every
                 if due > (self.train_step - config.steps_per_epoch) // config.evaluate_every:
                     evaluation = self._evaluate()
-            yield Epoch(
-                self.epoch, self.train_step, self.environment_steps, episode_return, statistics, evaluation
-            )
+            yield Epoch(self.epoch, self.train_step, self.environment_steps, episode_return, statistics, evaluation)
 
     def evaluate(self, episodes: int, seed_index: int) -> list[float]:
         """Returns of `episodes` greedy episodes, each with a seed of its own."""
@@ -149,7 +147,10 @@ class Training:
         rng = stream(seed, Purpose.NOISE, self.epoch)
         size = self.agent.spec.action_size
         observation = self._checked(self.task.reset(seed=reset_seed(seed, Purpose.EPISODE, self.epoch))[0], 0.0)
-        states, actions, rewards, ends = [observation], [], [], []
+        states: list[np.ndarray] = [observation]
+        actions: list[np.ndarray] = []
+        rewards: list[float] = []
+        ends: list[bool] = []
         acting = 0.0
         noise = np.empty((0, size), np.float32)
         while True:

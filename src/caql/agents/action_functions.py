@@ -10,7 +10,6 @@ Three kinds, chosen by CAQL's setting `action_function`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
@@ -120,11 +119,10 @@ class _StochasticPolicy(DeterministicPolicy):
 
 
 class Absent:
-    """No action function: `solve` maps (B, n) states to the solver's actions."""
+    """No action function: the solver starts at the centre and acts."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.solve: Callable[[Array], Array] | None = None
 
     def init(self, key: jax.Array) -> jax.Array:
         del key
@@ -139,4 +137,5 @@ class Absent:
         return jnp.zeros_like(answer.best) * vector[0]
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
+        del vector, sigma
         raise AssertionError("without an action function CAQL acts with its solver")

@@ -360,7 +360,9 @@ class SolverPolicy:
         states = np.atleast_2d(np.asarray(state, np.float32))
         solution = self.agent.solve(self.agent.max_q(self.state, states), self.key)
         if (np.asarray(solution.status) == Status.FAILED).any():
-            raise CaqlError(f"solver {self.agent.config.solver.name!r} failed at a state; the action function still acts")
+            raise CaqlError(
+                f"solver {self.agent.config.solver.name!r} failed at a state; the action function still acts"
+            )
         actions = np.asarray(solution.actions, np.float32)
         inside: Array = np.minimum(np.maximum(actions, self.low), self.high)
         return inside if np.ndim(state) > 1 else inside[0]

@@ -27,8 +27,8 @@ from caql.runs import read_config, run
 class Train:
     """Train an agent on a task; results go to one folder.
 
-    --agent {caql,naf,ddpg,td3,sac,qt-opt,actor-expert} chooses the algorithm (caql by default) and --solver {ga,cem,exact,mip} CAQL's
-    max-Q solver (ga by default); the options below are those of the choice.
+    --agent {caql,naf,ddpg,td3,sac,qt-opt,actor-expert} chooses the algorithm (caql by default) and
+    --solver {ga,cem,exact,mip} CAQL's max-Q solver (ga by default); the options below are those of the choice.
     """
 
     config: Annotated[RunConfig, tyro.conf.arg(name="")]

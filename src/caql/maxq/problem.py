@@ -10,10 +10,11 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import jax
-
 from caql.actions import Box
 from caql.networks import FoldedNetwork
+
+Array = Any
+"""A JAX array inside jit, a NumPy array on the host."""
 
 
 class Status(enum.IntEnum):
@@ -44,10 +45,10 @@ class Problem(NamedTuple):
 
     network: FoldedNetwork
     actions: Box
-    warm_start: jax.Array | None = None
-    tolerance: jax.Array | float = 1e-6
-    relative_tolerance: jax.Array | float = 0.0
-    mask: jax.Array | None = None
+    warm_start: Array | None = None
+    tolerance: Array | float = 1e-6
+    relative_tolerance: Array | float = 0.0
+    mask: Array | None = None
 
 
 class Solution(NamedTuple):
@@ -57,11 +58,11 @@ class Solution(NamedTuple):
     work (B,) iterations or nodes spent.
     """
 
-    actions: jax.Array
-    values: jax.Array
-    upper: jax.Array
-    status: jax.Array
-    work: jax.Array
+    actions: Array
+    values: Array
+    upper: Array
+    status: Array
+    work: Array
 
 
 @runtime_checkable

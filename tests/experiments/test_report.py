@@ -115,8 +115,19 @@ def test_ablations_show_their_third_number(tmp_path):
     text = markdown_of(tmp_path)
     assert "30.0 % saved (9.11)" in text
     assert "7 iterations (59.5)" in text
-    # 0.5 ms for each training step of 64 problems, of which 70 % were solved.
-    assert f"{0.5 / 64 / 0.7:.3g} ms (40.3)" in text
+    (third,) = (run for run in read_results(tmp_path / "r").runs if run.method == "caql-exact")
+    assert f"{np.median([row['solve_ms'] for row in third.rows]):.3g} ms (40.3)" in text
+    assert "## Max-Q over training" in text
+
+
+def test_time_is_split_into_parts_that_make_the_whole(tmp_path):
+    write_run(tmp_path / "r", config("table1", HOPPER, "caql-exact"))
+    (run,) = read_results(tmp_path / "r").runs
+    assert run.seconds == pytest.approx({"acting": 40, "physics": 200, "max_q": 100, "updating": 160, "evaluating": 30})
+    row = next(line for line in markdown_of(tmp_path).splitlines() if line.startswith("| Hopper 0.5 | caql-exact"))
+    shares = [float(text.strip(" %")) for text in row.split("|")[3:8]]
+    assert shares == [38, 8, 19, 30, 6]
+    assert "| 8.8 min | 377 | 1 |" in row
 
 
 def test_what_is_missing_is_said(tmp_path):

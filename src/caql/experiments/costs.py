@@ -46,8 +46,7 @@ def measured(results: Path) -> Rates:
             # The clock in the metrics covers the whole run; finished.json only what came after the last resumption.
             row = last_row(path.parent / "metrics.jsonl")
             config = read_config(path.parent)
-            spent = sum(row["seconds"].values()) - row["seconds"].get("max_q", 0.0)
-            rate = spent / row["train_step"]
+            rate = sum(row["seconds"].values()) / row["train_step"]
         except (OSError, ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, CaqlError):
             continue
         found[config.task, method_name(config), config.episode_steps].append(rate)

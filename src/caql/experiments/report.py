@@ -35,7 +35,7 @@ from caql.experiments.results import Results, read_results
 from caql.experiments.specs import SPECS, Spec
 from caql.experiments.statistics import Summary
 from caql.experiments.tables import Catalogue, Cell
-from caql.experiments.timings import NOTHING, latency, time_split, title
+from caql.experiments.timings import NOTHING, latency, latency_in_runs, time_split, title
 
 COLOURS = {
     name: index
@@ -300,7 +300,7 @@ def build(folder: Path, unfinished: bool = False) -> Report:
         blocks += found
         if found and not spec.latency:
             shown.append(spec.name)
-    blocks += [*time_split(results.runs), *missing(catalogue, results, folder, shown)]
+    blocks += [*latency_in_runs(results.runs), *time_split(results.runs), *missing(catalogue, results, folder, shown)]
     return Report(blocks, summary(catalogue))
 
 

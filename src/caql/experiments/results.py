@@ -71,11 +71,10 @@ class Run:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Time by part of the loop, max-Q taken out of the updates where it was measured."""
-        spent = dict(self.rows[-1].get("seconds", {})) if self.rows else {}
-        if "max_q" in spent and "updating" in spent:
-            spent["updating"] = max(0.0, spent["updating"] - spent["max_q"])
-        return spent
+        """Time by part of the loop; the parts do not overlap."""
+        spent = self.rows[-1].get("seconds", {}) if self.rows else {}
+        # Max-Q's share of a compiled update is an estimate, which can be a little more than there was to share.
+        return {part: max(0.0, seconds) for part, seconds in spent.items()}
 
     @property
     def saved(self) -> float | None:
@@ -90,16 +89,9 @@ class Run:
         return float(np.mean(found)) if found else None
 
     @cached_property
-    def milliseconds(self) -> list[float]:
-        """Time for a max-Q problem, between one evaluation and the next; empty if the run did not measure it."""
-        found = []
-        for before, after in zip(self.rows, self.rows[1:], strict=False):
-            spent = after.get("seconds", {}).get("max_q", 0.0) - before.get("seconds", {}).get("max_q", 0.0)
-            share = 1.0 - after.get("filtered", 0.0) - after.get("clustered", 0.0)
-            problems = (after["train_step"] - before["train_step"]) * self.config.batch_size * share
-            if spent > 0 and problems > 0:
-                found.append(1000.0 * spent / problems)
-        return found
+    def milliseconds(self) -> list[tuple[int, float]]:
+        """Training steps and the time of a max-Q problem there; empty if the run did not measure it."""
+        return [(row["train_step"], row["solve_ms"]) for row in self.rows if row.get("solve_ms")]
 
 
 class Results(NamedTuple):

@@ -93,7 +93,7 @@ class Cell:
     def extra(self, kind: str) -> float | None:
         """The third number of a cell: % saved, iterations, or median milliseconds."""
         if kind == "milliseconds":
-            times = [time for run in self.runs for time in run.milliseconds]
+            times = [time for run in self.runs for _, time in run.milliseconds]
             return float(np.median(times)) if times else None
         found = [run.saved if kind == "saved" else run.work for run in self.runs]
         known = [value for value in found if value is not None]

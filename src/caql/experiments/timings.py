@@ -73,6 +73,36 @@ def latency(runs: Sequence[Run]) -> list[Block]:
     ]
 
 
+def latency_in_runs(runs: Sequence[Run]) -> list[Block]:
+    """The time of a max-Q problem over training, as each finished run of CAQL measured it with its own solver."""
+    found: dict[Task, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.state == "finished" and run.milliseconds and isinstance(run.config.action_range, float | int):
+            found[run.config.task, float(run.config.action_range)][run.method.removeprefix("caql-")].append(run)
+    if not found:
+        return []
+    drawn = []
+    for task, solvers in found.items():
+        lines = []
+        for solver, members in solvers.items():
+            points: dict[int, list[float]] = defaultdict(list)
+            for run in members:
+                for step, value in run.milliseconds:
+                    points[step].append(value)
+            steps = sorted(points)
+            means = np.asarray([np.mean(points[step]) for step in steps])
+            lines.append(Line(solver, SOLVER_COLOURS.get(solver, 3), np.asarray(steps), means))
+        drawn.append(Panel(title(task), lines, logarithmic=True))
+    return [
+        Heading("Max-Q over training"),
+        Drawing(
+            "max-q",
+            panels(drawn, "Max-Q over training"),
+            "Milliseconds for one max-Q problem over training, as the runs measured it, each with its own solver.",
+        ),
+    ]
+
+
 def time_split(runs: Sequence[Run]) -> list[Block]:
     """Where the time of a run goes, by task and method."""
     grouped: dict[tuple[str, str], list[Run]] = defaultdict(list)
@@ -101,8 +131,8 @@ def time_split(runs: Sequence[Run]) -> list[Block]:
     return [
         Heading("Where the time goes"),
         Text(
-            "Mean share of a run's time. Solvers that run inside the compiled update (ga, cem) are part of `updating`; "
-            "`max_q` is separate where a solver runs on the host and was timed."
+            "Mean share of a run's time. `updating` is without `max_q`, the time in max-Q solvers; where these are "
+            "part of a compiled update (ga, cem) their share is estimated from solves timed at each evaluation."
         ),
         Drawing("time", shares(bars, colours, "Where the time goes"), ""),
         Folded(

@@ -82,7 +82,7 @@ def _train(job: dict[str, Any], folder: Path) -> Outcome:
         if not run(config, folder, True, probe, job["checkpoint_seconds"]):
             return Outcome("stopped")
     finally:
-        jax.clear_caches()  # type: ignore[no-untyped-call]
+        jax.clear_caches()
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return Outcome("finished")
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caql.actions import Box
-from caql.bounds import layer_bounds
+from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
 from caql.maxq.exact import Exact
 from caql.maxq.formulation import formulate
@@ -201,6 +201,24 @@ def gradient_ascent_time(task: Task) -> float:
     run = _jitted(solver, problem)
     run()
     return best_time(run, 50)
+
+
+def bound_quality(task: Task, method: Method) -> tuple[float, float]:
+    """Mean distance of an upper bound to the exact maximum, and mean number of neurons it leaves unstable."""
+    *hidden, output = layer_bounds(task.network, task.box, method)
+    values = np.asarray(Exact().solve(task.problem()).values)
+    unstable = [np.sum((lower < 0) & (upper > 0), axis=1).mean() for lower, upper in hidden]
+    return float(np.mean(output[1][:, 0] - values)), float(sum(unstable))
+
+
+MIP_SETTINGS: tuple[dict[str, Any], ...] = (*({"bounds": method} for method in METHODS), {"cut_rounds": 3})
+
+
+def mip_time(task: Task, backend: str, settings: dict[str, Any]) -> float:
+    """Mean processor time a state with the given settings of `Mip`."""
+    return best_time(lambda: Mip(backend, **settings).solve(task.problem()), 1, time.process_time) / len(
+        task.network.first_bias
+    )
 
 
 def build_times(task: Task) -> Array:

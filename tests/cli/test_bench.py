@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from caql import bench_maxq
-from caql.bench_maxq import best_time, build_times, measure, untrained_task
+from caql.bench_maxq import (
+    MIP_SETTINGS,
+    best_time,
+    bound_quality,
+    build_times,
+    measure,
+    mip_time,
+    untrained_task,
+)
+from caql.bounds import METHODS
 from caql.cli import bench
 from caql.errors import CaqlError
 
@@ -72,6 +81,16 @@ def test_bad_input_is_named(arguments: list[str], message: str) -> None:
     with pytest.raises(CaqlError) as raised:
         bench.main(arguments)
     assert message in str(raised.value)
+
+
+def test_bounds_are_measured_against_the_exact_maximum() -> None:
+    gaps = {method: bound_quality(SMALL, method) for method in METHODS}
+    assert 0 <= gaps["tightest"][0] <= gaps["interval"][0]
+    assert 0 < gaps["tightest"][1] <= gaps["interval"][1] <= 14
+
+
+def test_mip_settings_are_real_settings() -> None:
+    assert all(mip_time(SMALL, "highs", settings) > 0 for settings in MIP_SETTINGS)
 
 
 def test_without_a_name_it_lists_what_there_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

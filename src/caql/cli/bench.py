@@ -35,6 +35,8 @@ class Arguments:
     """Threads of the exact and MIP solvers in the first table."""
     hard: bool = True
     """Also measure the untrained, harder networks."""
+    mip_settings: bool = False
+    """Also compare bounds and cuts in the MIP, with HiGHS and SCIP."""
     compilation: bool = True
     """Also measure how long the exact solver takes to compile."""
 
@@ -64,6 +66,9 @@ def main(args: list[str]) -> None:
     title = f"trained networks, {options.states} states, {options.threads} thread(s), {clock}"
     _compare(title, tasks, solvers, options.threads)
     _batches(tasks, options.states)
+    _bounds(tasks)
+    if options.mip_settings:
+        _mip_settings(tasks)
     if options.hard:
         hard = [
             untrained_task((32, 16), 6, min(options.states, 32)),
@@ -145,3 +150,31 @@ def _batches(tasks: list[Task], states: int) -> None:
         "MIP model build",
     )
     _table(f"a batch of {states} states ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})", headings, rows)
+
+
+def _bounds(tasks: list[Task]) -> None:
+    from caql.bench_maxq import bound_quality
+    from caql.bounds import METHODS
+
+    rows: list[tuple[str, ...]] = []
+    for task in tasks:
+        found = [bound_quality(task, method) for method in METHODS]
+        rows.append((task.name, "bound - max", *(f"{gap:.3g}" for gap, _ in found)))
+        rows.append((task.name, "unstable neurons", *(f"{count:.1f}" for _, count in found)))
+    _table("upper bounds, mean over the states", ("task", "", *METHODS), rows)
+
+
+def _mip_settings(tasks: list[Task]) -> None:
+    from caql.bench_maxq import MIP_SETTINGS, mip_time
+
+    rows: list[tuple[str, ...]] = []
+    for task in tasks:
+        for backend in ("highs", "scip"):
+            print(f"measuring settings of {backend} on {task.name} ...", file=sys.stderr)
+            rows.append((task.name, backend, *(_time(mip_time(task, backend, each)) for each in MIP_SETTINGS)))
+    headings = (
+        "task",
+        "solver",
+        *(" ".join(f"{name}={value}" for name, value in each.items()) for each in MIP_SETTINGS),
+    )
+    _table("MIP settings, mean processor time a state", headings, rows)

@@ -18,7 +18,15 @@ import numpy as np
 from numba.core import types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-SOURCES = ("compilation.py", "presolve.py", "relaxation.py", "simplex.py", "branching.py")
+SOURCES = (
+    "compilation.py",
+    "presolve.py",
+    "relaxation.py",
+    "simplex.py",
+    "tableau.py",
+    "evaluation.py",
+    "branching.py",
+)
 
 
 def _stamp() -> tuple[float, int]:
@@ -26,11 +34,20 @@ def _stamp() -> tuple[float, int]:
     return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
 
 
-def compiled(function: Function) -> Function:
+def allocating(function: Function) -> Function:
     """Compile on first call, keep the machine code on disk, and release the interpreter's lock while it runs."""
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(
-        function
-    )
+    return _compile(function, counted=True)
+
+
+def compiled(function: Function) -> Function:
+    """As `allocating`, for functions that make no arrays: they need not count references to the ones they get."""
+    return _compile(function, counted=False)
+
+
+def _compile(function: Function, counted: bool) -> Function:
+    dispatcher = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}, _nrt=counted
+    )(function)
     with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
         dispatcher._cache._cache_file._source_stamp = _stamp()
     return cast(Function, dispatcher)
@@ -39,7 +56,7 @@ def compiled(function: Function) -> Function:
 if sys.platform == "win32":
     _tick_count = types.ExternalFunction("GetTickCount64", types.uint64())
 
-    @compiled
+    @allocating
     def seconds() -> float:
         """A monotonic clock."""
         return _tick_count() * 1e-3
@@ -48,7 +65,7 @@ else:
     _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.CPointer(types.int64)))
     _MONOTONIC = 6 if sys.platform == "darwin" else 1
 
-    @compiled
+    @allocating
     def seconds() -> float:
         """A monotonic clock."""
         time = np.zeros(2, np.int64)

@@ -2,7 +2,8 @@
 
 The state is folded away, so the question is one of a few dozen ReLUs and a handful of actions, and a general
 MIP solver spends its time elsewhere.  `branching` searches over the phases of the ReLUs, `relaxation` holds
-the bounds that the certificate rests on, `simplex` the linear programs, `presolve` what happens once per state.
+the bounds that the certificate rests on, `simplex` and `tableau` the linear programs, `presolve` what happens once
+per state and `evaluation` what happens at a node.
 All of these are compiled by Numba on first use, never at import, and kept on disk.
 
 Rows of a batch are independent, so the answer does not depend on the number of threads.
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.problem import Problem, Solution
 
 Floats = NDArray[np.float64]
 WORTH_A_THREAD = 4e-4
@@ -121,7 +122,7 @@ def _flatten(problem: Problem, width: int) -> tuple[Floats, NDArray[np.int64]]:
         matrix, vector = np.asarray(weights), np.asarray(bias)
         if matrix.ndim != 2 or matrix.shape[0] != width or vector.shape != matrix.shape[1:]:
             raise CaqlError(
-                f"network.later[{index}] has weights {matrix.shape} and bias {vector.shape}, but its input is {width} wide"
+                f"network.later[{index}] has weights {matrix.shape} and bias {vector.shape}, but {width} inputs"
             )
         sizes.append(width)
         width = matrix.shape[1]
@@ -183,6 +184,3 @@ def _share_out(solve_rows: Any, batch: int, threads: int | None) -> None:
     work()
     for helper in helpers:
         helper.result()
-
-
-__all__ = ["Exact", "Status"]

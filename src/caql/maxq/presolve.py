@@ -61,7 +61,7 @@ def presolve(
         start = n
         for j in range(width):
             planes.up_constant[j] = constant[j]
-        bound_layer(net, d, start, columns, 0, width, root, planes)
+        bound_layer(net, d, start, columns, np.int64(0), width, root, planes)
         outputs = sizes[layer + 2] if layer + 1 < hidden else 1
         bias = offset + width * outputs
         for o in range(outputs):

@@ -18,6 +18,7 @@ from caql.environments import Task, make_task
 from caql.errors import CaqlError, nearest
 from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver
+from caql.networks import Layers
 from caql.progress import reporter_for_terminal
 from caql.runs import is_finished, save_model
 from caql.training import Epoch, Training
@@ -197,6 +198,11 @@ class CAQL(Model):
         if np.ndim(observation) > 1:
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))
+
+    def q_layers(self) -> Layers:
+        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like."""
+        layers: Layers = self.training.agent.q_network.layers(np.asarray(self.training.state.q.vector))
+        return layers
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.epoch, self.task.actions)

@@ -1,4 +1,4 @@
-"""Networks from files: .npz, .safetensors or .onnx, as a list of layers `(W, b)`; or a saved run's folder.
+"""Networks from files: .npz, .safetensors or .onnx, as a list of layers `(W, b)`.
 
 Array files name their layers W0, b0, W1, b1, ... or weights_0, bias_0, ..., W input-major, and may also hold
 `low`, `high` and `states`.  Nothing is ever unpickled.  An ONNX graph must be a chain of Gemm, MatMul, Add,
@@ -30,12 +30,8 @@ class NetworkFile(NamedTuple):
 
 
 def read_network(path: Path | str) -> NetworkFile:
-    """The network in a file, or in the newest checkpoint of a run's folder."""
+    """The network in a file."""
     path = Path(path)
-    if path.is_dir():
-        from caql.checkpoints import load_q_network
-
-        return NetworkFile(*load_q_network(path))
     if not path.is_file():
         raise CaqlError(f"file = {str(path)!r} does not exist; right would be an .npz, .safetensors or .onnx file")
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors, ".onnx": _read_onnx}

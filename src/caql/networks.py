@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 Layer = tuple[jax.Array, jax.Array]

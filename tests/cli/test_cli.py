@@ -4,6 +4,7 @@ import pytest
 
 from caql import cli
 from caql.cli.evaluate import main as evaluate
+from caql.cli.solve import main as solve
 from caql.cli.train import main as train
 from caql.cli.train import parse, read_range, write_range
 from caql.errors import CaqlError
@@ -84,6 +85,8 @@ def test_train_then_evaluate(tmp_path, capsys):
     assert (folder / "curve.svg").read_text().startswith("<?xml")
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
     assert list((folder / "tensorboard").iterdir())
+    solve([str(folder), "--solver", "highs", "--limit-rows", "2"])
+    assert "proved optimal" in capsys.readouterr().out
     evaluate([str(folder), "--episodes", "2"])
     assert "over 2 episodes" in capsys.readouterr().out
     with pytest.raises(CaqlError, match="--episodes = 0"):

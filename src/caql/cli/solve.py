@@ -13,6 +13,10 @@ import tyro
 
 from caql.errors import CaqlError
 from caql.maxq.problem import Solution, Status
+from caql.network_files import NetworkFile
+
+SAMPLED = 64
+"""States taken from a saved run."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def main(args: list[str]) -> None:
     from caql.maxq.maximize import maximize
     from caql.network_files import read_network, read_states
 
-    network = read_network(options.file)
+    network = _saved_run(options.file) if options.file.is_dir() else read_network(options.file)
     low, high = _box(options, network.low, network.high)
     states = network.states if options.states is None else read_states(options.states)
     settings: dict[str, Any] = {
@@ -67,6 +71,21 @@ def main(args: list[str]) -> None:
     start = time.perf_counter()
     solution = maximize(network.layers, low, high, states, **settings)
     _print(solution, time.perf_counter() - start, options)
+
+
+def _saved_run(folder: Path) -> NetworkFile:
+    """A CAQL run's Q-network and action range, and states from its replay buffer or, without one, fresh resets."""
+    from caql.checkpoints import checkpoint_files, latest_checkpoint
+    from caql.model import CAQL
+
+    model = CAQL.load(folder)
+    if checkpoint_files(folder):
+        seen = latest_checkpoint(folder, lambda sentence: print(sentence, file=sys.stderr))[0]["replay.states"]
+        states = seen[np.linspace(0, len(seen) - 1, min(len(seen), SAMPLED)).astype(int)]
+    else:
+        states = np.stack([model.task.reset(seed=seed)[0] for seed in range(SAMPLED)])
+    layers = [(np.asarray(weights), np.asarray(bias)) for weights, bias in model.q_layers()]
+    return NetworkFile(layers, model.task.low, model.task.high, states)
 
 
 def _box(options: Arguments, low: Any, high: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from caql.maxq.compilation import allocating, compiled, seconds
-from caql.maxq.evaluation import Limits, Room, Verdict, allowed, become_child, begin, evaluate, make_room
+from caql.maxq.evaluation import Limits, Room, allowed, become_child, begin, evaluate, make_room
 from caql.maxq.presolve import Stack, folded_q
 from caql.maxq.relaxation import Floats, Node
 
@@ -21,105 +21,24 @@ PROVED, LIMITED, BROKEN, SKIPPED = 0, 2, 3, 4
 """Values of `caql.maxq.problem.Status`."""
 
 
-@allocating
-def maximise(
-    stack: Stack, state: int, low: Floats, high: Floats, action: Floats, limits: Limits, room: Room
-) -> tuple[float, float, int, int, int]:
-    """Solve one state from the warm start in `action`, and leave the best action there.
-
-    Returns value, upper bound, status, nodes, pivots.
-    """
-    d = low.size
-    started = seconds()
-    n, best = begin(stack, state, low, high, action, room)
-    nodes = np.int64(1)
-    verdict = evaluate(n, d, room, limits, nodes, np.inf, best, -np.inf)
-    proved, pivots = verdict.proved, verdict.pivots
-    status = PROVED if verdict.sound else BROKEN
-    if verdict.branch >= 0:
-        proved, nodes, pivots, status = explore(n, d, room, limits, verdict, started)
-    return finish(stack, state, low, high, action, limits, room, proved, status, nodes, pivots)
-
-
-@allocating
-def explore(
-    n: int, d: int, room: Room, limits: Limits, verdict: Verdict, started: float
-) -> tuple[float, int, int, int]:
-    """Branch from the evaluated root until nothing above the cutoff is open: (proved, nodes, pivots, status)."""
-    capacity = 16
-    pool = np.empty((capacity, 3 * n + 2 * d))
-    bases = np.empty((capacity, n + d), np.int8)
-    keys = np.empty(capacity)
-    heap = np.empty(capacity, np.int64)
-    vacant = np.empty(capacity, np.int64)
-    for slot in range(capacity):
-        vacant[slot] = slot
-    vacancies = capacity
-    queued = np.int64(0)
-    nodes, pivots, proved, best = np.int64(1), verdict.pivots, verdict.proved, verdict.best
-    while True:
-        cutoff = allowed(best, limits)
-        if verdict.branch >= 0:
-            for phase in range(2):
-                key = min(verdict.bound, become_child(n, d, room, verdict.branch, phase == 1))
-                if key != key:
-                    return proved, nodes, pivots, BROKEN
-                if key <= cutoff:
-                    proved = max(proved, key)
-                    continue
-                if vacancies == 0:
-                    vacancies = pool.shape[0]
-                    pool, bases, keys, heap, vacant = grow(pool, bases, keys, heap)
-                vacancies -= 1
-                slot = vacant[vacancies]
-                store(n, d, room.node, pool, bases, slot)
-                keys[slot] = key
-                push(heap, keys, queued, slot)
-                queued += 1
-        if queued == 0:
-            return proved, nodes, pivots, PROVED
-        slot = heap[0]
-        if keys[slot] <= cutoff:
-            return max(proved, keys[slot]), nodes, pivots, PROVED
-        if nodes >= limits.nodes or seconds() - started > limits.time:
-            return max(proved, keys[slot]), nodes, pivots, LIMITED
-        queued -= 1
-        pop(heap, keys, queued)
-        load(n, d, room.node, pool, bases, slot)
-        vacant[vacancies] = slot
-        vacancies += 1
-        nodes += 1
-        verdict = evaluate(n, d, room, limits, nodes, keys[slot], best, proved)
-        best, proved, pivots = verdict.best, verdict.proved, pivots + verdict.pivots
-        if not verdict.sound:
-            return proved, nodes, pivots, BROKEN
-
-
 @compiled
 def finish(
-    stack: Stack,
-    state: int,
-    low: Floats,
-    high: Floats,
-    action: Floats,
-    limits: Limits,
-    room: Room,
-    proved: float,
-    status: int,
-    nodes: int,
-    pivots: int,
-) -> tuple[float, float, int, int, int]:
-    """The best point as an action of the box, its value by the original network, and what was proved of it."""
+    stack: Stack, state: int, low: Floats, high: Floats, action: Floats, limits: Limits, room: Room, answer: Floats
+) -> None:
+    """The best point as an action of the box, its value by the original network, and what was proved of it.
+
+    `answer` comes with the bound in place of the upper bound, and with the status the search ended in.
+    """
     best = room.search.best
     for k in range(low.size):
         action[k] = min(max(low[k] + best[k] * (high[k] - low[k]), low[k]), high[k])
     value = folded_q(stack, state, action, room.scratch.row, room.search.active)
-    upper = max(proved, value)
-    if status == BROKEN or not np.isfinite(value):
-        return value, np.inf, BROKEN, nodes, pivots
-    if status == PROVED and not upper - value <= max(limits.absolute, limits.relative * abs(value)):
-        status = LIMITED
-    return value, upper, status, nodes, pivots
+    answer[0] = value
+    answer[1] = max(answer[1], value)
+    if answer[2] == BROKEN or not np.isfinite(value):
+        answer[1], answer[2] = np.inf, BROKEN
+    elif answer[2] == PROVED and not answer[1] - value <= max(limits.absolute, limits.relative * abs(value)):
+        answer[2] = LIMITED
 
 
 @allocating
@@ -211,18 +130,68 @@ def maximise_rows(
 ) -> None:
     """Rows `rows[0]` to `rows[1]` of the batch; `actions` holds the warm starts and receives the actions.
 
-    `answer` has one row per state: value, upper bound, status, nodes, pivots.
+    `answer` has one row per state: value, upper bound, status, nodes, pivots.  One function, because Numba optimises
+    everything below a function again for every function above it.
     """
+    d = stack.sizes[0]
     neurons, widest = np.int64(0), np.int64(1)
     for layer in range(1, stack.sizes.size):
         neurons += stack.sizes[layer]
         widest = max(widest, stack.sizes[layer])
-    room = make_room(stack.sizes[0], neurons, widest)
+    room = make_room(d, neurons, widest)
+    capacity = 16
+    pool = np.empty((capacity, 3 * neurons + 2 * d))
+    bases = np.empty((capacity, neurons + d), np.int8)
+    keys = np.empty(capacity)
+    heap = np.empty(capacity, np.int64)
+    vacant = np.empty(capacity, np.int64)
     for b in range(rows[0], rows[1]):
-        if wanted[b]:
-            own = Limits(tolerance[0, b], tolerance[1, b], limits.nodes, limits.time)
-            value, upper, status, nodes, pivots = maximise(stack, b, low[b], high[b], actions[b], own, room)
-        else:
-            value = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
-            upper, status, nodes, pivots = np.inf, SKIPPED, 0, 0
-        answer[b, 0], answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = value, upper, status, nodes, pivots
+        if not wanted[b]:
+            answer[b, 0] = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
+            answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = np.inf, SKIPPED, 0, 0
+            continue
+        own = Limits(tolerance[0, b], tolerance[1, b], limits.nodes, limits.time)
+        started = seconds()
+        n, best = begin(stack, b, low[b], high[b], actions[b], room)
+        vacancies = pool.shape[0]
+        for slot in range(vacancies):
+            vacant[slot] = slot
+        queued, nodes, pivots = np.int64(0), np.int64(0), 0
+        key, proved, status = np.inf, -np.inf, PROVED
+        while True:
+            nodes += 1
+            verdict = evaluate(n, d, room, own, nodes, key, best, proved)
+            best, proved, pivots = verdict.best, verdict.proved, pivots + verdict.pivots
+            if not verdict.sound:
+                status = BROKEN
+                break
+            cutoff = allowed(best, own)
+            for phase in range(2 if verdict.branch >= 0 else 0):
+                key = min(verdict.bound, become_child(n, d, room, verdict.branch, phase == 1))
+                if key <= cutoff:
+                    proved = max(proved, key)
+                    continue
+                if vacancies == 0:
+                    vacancies = pool.shape[0]
+                    pool, bases, keys, heap, vacant = grow(pool, bases, keys, heap)
+                vacancies -= 1
+                slot = vacant[vacancies]
+                store(n, d, room.node, pool, bases, slot)
+                keys[slot] = key
+                push(heap, keys, queued, slot)
+                queued += 1
+            if queued == 0:
+                break
+            slot = heap[0]
+            key = keys[slot]
+            if key <= cutoff or nodes >= own.nodes or seconds() - started > own.time:
+                proved = max(proved, key)
+                status = PROVED if key <= cutoff else LIMITED
+                break
+            queued -= 1
+            pop(heap, keys, queued)
+            load(n, d, room.node, pool, bases, slot)
+            vacant[vacancies] = slot
+            vacancies += 1
+        answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = proved, status, nodes, pivots
+        finish(stack, b, low[b], high[b], actions[b], own, room, answer[b])

@@ -5,6 +5,7 @@ certificate must notice them.  Numba's own cache notices an edit of the file a f
 the files it calls into; `compiled` therefore stamps each function with the newest of all the solver's files.
 """
 
+# mypy: disable-error-code="attr-defined,call-overload"
 from __future__ import annotations
 
 import contextlib

@@ -314,4 +314,5 @@ def become_child(n: int, d: int, room: Room, branch: int, active: bool) -> float
         node.multiplier[i] = search.saved[i]
     node.lower[branch] = 0.0 if active else search.split[0]
     node.upper[branch] = search.split[1] if active else 0.0
-    return dual_bound(room.net, n, d, node, room.scratch, True)
+    bound = dual_bound(room.net, n, d, node, room.scratch, True)
+    return bound if np.isfinite(bound) else np.inf

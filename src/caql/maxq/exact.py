@@ -62,7 +62,8 @@ class Exact:
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002 - nothing here is random
         """Answer for every row, as NumPy arrays; `key` is not used."""
-        from caql.maxq.branching import Limits, maximise_rows
+        from caql.maxq.branching import maximise_rows
+        from caql.maxq.evaluation import Limits
         from caql.maxq.presolve import Stack
 
         first_bias = _array("network.first_bias", problem.network.first_bias)

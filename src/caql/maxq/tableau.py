@@ -4,6 +4,7 @@ Every free neuron starts with one nonbasic variable, its key, and one row.  A no
 actions that were basic, and neurons at a corner of their triangle, are restored by a pivot each.
 """
 
+# mypy: disable-error-code="arg-type,return-value,assignment,no-any-return"
 from __future__ import annotations
 
 import numpy as np

@@ -12,6 +12,7 @@ from caql.actions import make_box
 from caql.agents.agent import Spec
 from caql.agents.naf import NAF, NAFConfig
 from caql.errors import CaqlError
+from caql.networks import forward
 from caql.replay import Batch
 
 
@@ -27,9 +28,11 @@ def test_the_quadratic_by_hand():
     vector = constant_network(naf, [7.0, 0.0, math.atanh(0.5), math.log(2.0), 99.0, 3.0, 0.0])
     states = jnp.zeros((1, 1))
     np.testing.assert_allclose(naf.greedy(vector, states), [[1.0, 0.75]], rtol=1e-6)
-    assert naf.values(vector, states, jnp.array([[1.0, 0.75]]))[0] == pytest.approx(7.0)
+    assert naf.values(naf.quadratic(vector, states), jnp.array([[1.0, 0.75]]))[0] == pytest.approx(7.0)
     # At (2, 1): u - m = (0.5, 0.5), L^T (u - m) = (2 * 0.5 + 3 * 0.5, 0.5), half its square is 3.25.
-    assert naf.values(vector, states, jnp.array([[2.0, 1.0]]))[0] == pytest.approx(7 - (2.5**2 + 0.5**2) / 2)
+    assert naf.values(naf.quadratic(vector, states), jnp.array([[2.0, 1.0]]))[0] == pytest.approx(
+        7 - (2.5**2 + 0.5**2) / 2
+    )
 
 
 def test_targets_bootstrap_from_the_maximum_unless_the_task_ended():
@@ -48,6 +51,36 @@ def test_loss_is_the_mean_squared_difference():
     loss, mean = naf.loss(vector, batch, jnp.array([6.0, 8.0]))
     assert loss == pytest.approx((1**2 + 3**2) / 2, rel=1e-6)
     assert mean == pytest.approx(6.0)
+
+
+def test_saturated_outputs_are_penalised():
+    naf = NAF(NAFConfig(hidden=(2,), saturation_penalty=0.5), Spec(1, make_box([-1.0, 0.0], [3.0, 1.0])))
+    # Centres before tanh -5 (2 too far) and 1; log-diagonal 2 and -4 (1 too far); the unused entry must not count.
+    vector = constant_network(naf, [7.0, -5.0, 1.0, 2.0, 99.0, 0.0, -4.0])
+    action = naf.greedy(vector, jnp.zeros((1, 1)))
+    batch = Batch(jnp.zeros((1, 1)), action, None, None, None)
+    loss, _ = naf.loss(vector, batch, jnp.array([7.0]))
+    assert loss == pytest.approx(0.5 * (2**2 + 1**2), rel=1e-4)
+
+
+def test_the_penalty_brings_dead_outputs_back_to_life():
+    """From tanh(-20) and exp(-20), whose gradients vanish, although the best action is elsewhere."""
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1, 3, (250, 64, 1)).astype(np.float32)
+    states = np.ones_like(actions)
+    rewards = -((actions - 2)[..., 0] ** 2)
+    outputs = {}
+    for penalty in (0.0, 1.0):
+        config = NAFConfig(hidden=(8,), q_learning_rate=0.02, saturation_penalty=penalty)
+        naf = NAF(config, Spec(1, make_box([-1.0], [3.0])))
+        state = naf.init(jax.random.key(0))
+        state = state._replace(network=state.network._replace(vector=constant_network(naf, [0.0, -20.0, -20.0])))
+        for _ in range(4):
+            batches = Batch(states, actions, rewards, states, np.zeros_like(rewards))
+            state, _ = naf.update(state, batches, jax.random.key(0))
+        outputs[penalty] = forward(naf.network.layers(state.network.vector), jnp.ones(1))[1:]
+    np.testing.assert_allclose(outputs[0.0], [-20, -20], atol=1)
+    assert np.abs(outputs[1.0]).max() < 3.3
 
 
 def test_one_update_moves_the_target_by_the_rate():
@@ -71,10 +104,10 @@ def test_nothing_on_a_grid_beats_the_maximiser(seed):
     grid = np.stack(np.meshgrid(*np.linspace(spec.actions.low, spec.actions.high, 101).T), axis=-1).reshape(-1, 2)
     best = naf.greedy(vector, states)
     assert np.asarray(spec.actions.contains(best)).all()
-    tops = naf.values(vector, states, best)
     quadratic = naf.quadratic(vector, states)
+    tops = naf.values(quadratic, best)
     np.testing.assert_allclose(tops, quadratic.maximum, atol=1e-4)
-    everywhere = jax.jit(jax.vmap(naf.values, (None, None, 0)))(vector, states, grid[:, None])
+    everywhere = jax.jit(jax.vmap(naf.values, (None, 0)))(quadratic, grid[:, None])
     for row, top in enumerate(np.asarray(tops)):
         values = np.asarray(everywhere[:, row])
         assert values.max() <= top + 1e-4
@@ -91,7 +124,9 @@ def test_a_box_constrained_optimiser_finds_the_same_action():
     state = jax.random.normal(jax.random.key(4), (1, 3))
     box = spec.actions
     value = jax.jit(
-        jax.value_and_grad(lambda unit: -naf.values(vector, state, (box.centre + box.radius * unit)[None])[0])
+        jax.value_and_grad(
+            lambda unit: -naf.values(naf.quadratic(vector, state), (box.centre + box.radius * unit)[None])[0]
+        )
     )
 
     def objective(unit):
@@ -107,7 +142,7 @@ def test_a_side_of_no_width_is_harmless():
     naf = NAF(NAFConfig(hidden=(4,)), Spec(2, make_box([-1.0, 0.5], [1.0, 0.5])))
     vector = naf.init(jax.random.key(0)).network.vector
     states, actions = jnp.ones((1, 2)), jnp.array([[0.3, 0.5]])
-    gradient = jax.grad(lambda v: naf.values(v, states, actions)[0])(vector)
+    gradient = jax.grad(lambda v: naf.values(naf.quadratic(v, states), actions)[0])(vector)
     assert np.isfinite(gradient).all()
     assert naf.greedy(vector, states)[0, 1] == 0.5
 
@@ -140,3 +175,5 @@ def test_learns_a_bandit():
 def test_bad_settings_are_rejected_by_name():
     with pytest.raises(CaqlError, match=r"q_learning_rate = 0.0 must be a positive finite number"):
         NAFConfig(q_learning_rate=0.0)
+    with pytest.raises(CaqlError, match=r"saturation_penalty = -1.0 must be a finite number, at least 0"):
+        NAFConfig(saturation_penalty=-1.0)

@@ -4,6 +4,9 @@ Q(x, a) = V(x) - 1/2 |L(x)^T (u - m(x))|^2 is quadratic in the action, so its ma
 the centre m(x) of the quadratic.  Here u is the action in the box's own coordinates, a = centre + radius * u, and m
 goes through tanh: the unconstrained maximum then always lies inside the box, however lopsided its sides, and is
 the constrained one as well.  One network gives V, m and L, a lower triangular matrix with a positive diagonal.
+
+A centre far out on tanh's flat ends has no gradient, and a curvature near zero gives it none: together they can stop a
+run for good at whatever bound it happened to try first.  A penalty keeps both where they can still learn.
 """
 
 from __future__ import annotations
@@ -16,10 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from caql.actions import squash
-from caql.agents.agent import DeterministicPolicy, Exploration, Policy, Spec, check_common
+from caql.agents.agent import DeterministicPolicy, Exploration, Policy, Spec, check_common, require
 from caql.networks import forward
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
+
+LIVE = 3.0
+"""Outputs within +-3 are free of the penalty: 99.5 % of the range, and curvatures from 0.002 to 400."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,15 @@ class NAFConfig:
     """Soft target update rate (tau)."""
     q_learning_rate: float = 0.001
     """Adam's rate for the Q-function; the paper sweeps 0.001, 0.0005, 0.0002, 0.0001."""
+    saturation_penalty: float = 1.0
+    """Weight of the squared excess beyond +-3 of the centre before tanh and the log-curvature; Gu et al. have none."""
     exploration: Exploration = field(default_factory=Exploration)
     """Noise added to the greedy action while collecting; the paper sweeps its decay, 0.9995 and 0.9999."""
 
     def __post_init__(self) -> None:
         check_common(self)
+        penalty = self.saturation_penalty
+        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
 
 
 class NAFState(NamedTuple):
@@ -54,11 +64,16 @@ class NAFState(NamedTuple):
 
 
 class Quadratic(NamedTuple):
-    """Q(x, .) in the box's coordinates: its maximum (B,), where it is (B, d), and the factor L (B, d, d)."""
+    """Q(x, .) in the box's coordinates: maximum (B,), its place (B, d), factor L (B, d, d), saturated excess (B,)."""
 
     maximum: jax.Array
     centre: jax.Array
     factor: jax.Array
+    excess: jax.Array
+
+
+def _beyond(outputs: jax.Array) -> jax.Array:
+    return jnp.maximum(jnp.abs(outputs) - LIVE, 0)
 
 
 class NAF:
@@ -82,15 +97,17 @@ class NAF:
         """The parts of Q(x, .) for (B, n) states."""
         size = self.spec.action_size
         outputs = forward(self.network.layers(vector), states)
+        centre = outputs[..., 1 : 1 + size]
         entries = outputs[..., 1 + size :].reshape(*outputs.shape[:-1], size, size)
         diagonal = jnp.eye(size, dtype=bool)
-        factor = jnp.where(diagonal, jnp.exp(jnp.where(diagonal, entries, 0)), jnp.tril(entries))
-        return Quadratic(outputs[..., 0], jnp.tanh(outputs[..., 1 : 1 + size]), factor)
+        log_diagonal = jnp.where(diagonal, entries, 0)
+        factor = jnp.where(diagonal, jnp.exp(log_diagonal), jnp.tril(entries))
+        excess = jnp.sum(_beyond(centre) ** 2, axis=-1) + jnp.sum(_beyond(log_diagonal) ** 2, axis=(-2, -1))
+        return Quadratic(outputs[..., 0], jnp.tanh(centre), factor, excess)
 
-    def values(self, vector: jax.Array, states: jax.Array, actions: jax.Array) -> jax.Array:
-        """Q(x, a) for (B, n) states and (B, d) actions -> (B,)."""
+    def values(self, quadratic: Quadratic, actions: jax.Array) -> jax.Array:
+        """Q(x, a) for the (B, d) actions of B states -> (B,)."""
         box = self.spec.actions
-        quadratic = self.quadratic(vector, states)
         # A side of no width has one action, its centre: any divisor keeps it at 0.
         offset = (actions - box.centre) / jnp.where(box.radius > 0, box.radius, 1) - quadratic.centre
         stretched = jnp.sum(quadratic.factor * offset[..., :, None], axis=-2)
@@ -108,9 +125,11 @@ class NAF:
         return targets
 
     def loss(self, vector: jax.Array, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Mean squared temporal difference; and the mean value."""
-        values = self.values(vector, batch.states, batch.actions)
-        return jnp.mean((values - targets) ** 2), jnp.mean(values)
+        """Mean squared temporal difference, and the penalty on saturated outputs; and the mean value."""
+        quadratic = self.quadratic(vector, batch.states)
+        values = self.values(quadratic, batch.actions)
+        penalty = self.config.saturation_penalty * quadratic.excess
+        return jnp.mean((values - targets) ** 2 + penalty), jnp.mean(values)
 
     def _step(self, state: NAFState, batch: Batch) -> tuple[NAFState, dict[str, jax.Array]]:
         targets = self.targets(state.target, batch)

@@ -28,7 +28,7 @@ STYLE = (
     ".chart{--ink:#1f2328;--faint:#656d76;--line:#d5dbe1;font:12px system-ui,sans-serif}"
     ".chart text{fill:var(--ink);font-variant-numeric:tabular-nums}.chart .tick{fill:var(--faint);font-size:11px}"
     ".chart .title{font-weight:600;font-size:13px}.chart .rule{stroke:var(--line);stroke-width:1;fill:none}"
-    ".chart .curve{fill:none;stroke:var(--c);stroke-width:1.8;stroke-linejoin:round}"
+    ".chart .curve{fill:none;stroke:var(--c);stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
     ".chart .band{fill:var(--c);stroke:none;opacity:.16}.chart .fill{fill:var(--c)}"
     ".chart .dot{fill:var(--c);opacity:.55}"
     + "".join(f".chart .c{i}{{--c:{light}}}" for i, (light, _) in enumerate(COLOURS))
@@ -186,7 +186,7 @@ def _lines(
         xs = [across(float(value)) for value in line.x[keep]]
         path = _path(xs, [height(v) for v in line.y[keep].tolist()])
         if len(xs) == 1:
-            path += "h0.1"
+            path += "h3"
         parts.append(f'<path class="curve c{line.colour}" d="{path}"><title>{escape(line.name)}</title></path>')
     return parts
 

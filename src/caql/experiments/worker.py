@@ -77,6 +77,7 @@ def _train(job: dict[str, Any], folder: Path) -> Outcome:
         for left_over in folder.glob(".*.tmp"):
             left_over.unlink()
     config = from_json(job["config"])
+    _warm_up(config, folder.parent / ASIDE)
     probe = Probe(folder) if job["latency"] else None
     try:
         if not run(config, folder, True, probe, job["checkpoint_seconds"]):
@@ -85,6 +86,23 @@ def _train(job: dict[str, Any], folder: Path) -> Outcome:
         jax.clear_caches()
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return Outcome("finished")
+
+
+def _warm_up(config: Any, aside: Path) -> None:
+    """Let a solver on the host compile itself, one worker at a time, before anything is timed."""
+    solver = getattr(config.agent, "solver", None)
+    if solver is None or solver.traceable:
+        return
+    import jax
+
+    from caql.actions import make_box
+    from caql.maxq.problem import Problem
+    from caql.networks import fold_state, init_layers
+
+    network = fold_state(init_layers(jax.random.key(0), (3, 4, 4, 1)), jax.numpy.zeros((1, 1)))
+    with (aside / "compilation.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        solver.solve(Problem(network, make_box([-1.0, -1.0], [1.0, 1.0])), None)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from caql.maxq.solvers import solver_class
 class RunConfig:
     """Everything that decides a run's result, and nothing that does not."""
 
-    task: str
+    task: tyro.conf.Positional[str]
     """A paper task (Pendulum, Hopper, Walker2D, HalfCheetah, Ant, Humanoid) or any Gymnasium id with Box spaces."""
     action_range: ActionRange = None
     """Narrow the actions to [-r, r]; the environment's own bounds by default."""

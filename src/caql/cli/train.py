@@ -113,7 +113,6 @@ def parse(arguments: list[str]) -> Train:
         prog="caql train",
         args=arguments,
         default=Train(config=default),
-        config=(tyro.conf.PositionalRequiredArgs,),
         registry=REGISTRY,
     )
 

@@ -1,0 +1,175 @@
+"""CAQL's own arithmetic: labels by hand, targets, action functions, presets."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caql.actions import make_box
+from caql.agents import PRESETS, agent_config, make_agent
+from caql.agents.agent import Spec
+from caql.agents.caql import CAQL, CAQLConfig
+from caql.errors import CaqlError
+from caql.maxq.gradient_ascent import GradientAscent
+from caql.networks import q_value
+from caql.replay import Batch
+
+SPEC = Spec(2, make_box([-1.0], [1.0]))
+KEY = jax.random.key(0)
+STEPS, ROWS = 3, 16
+
+
+def batches(seed=0, continues=1.0):
+    rng = np.random.default_rng(seed)
+
+    def draw(*shape):
+        return rng.normal(size=shape).astype(np.float32)
+
+    return Batch(
+        draw(STEPS, ROWS, 2),
+        np.clip(draw(STEPS, ROWS, 1), -1, 1),
+        draw(STEPS, ROWS),
+        draw(STEPS, ROWS, 2),
+        np.full((STEPS, ROWS), continues, np.float32),
+    )
+
+
+def linear_q(agent, state, weight):
+    """Q(x, a) = weight * a, so that the maximiser is the edge and max-Q is |weight|."""
+    vector = np.zeros_like(np.asarray(state.q.vector))
+    layers = agent.q_network.layers(vector)
+    layers[0][0][2, 0] = weight
+    return jnp.asarray(vector)
+
+
+def test_labels_by_hand_for_a_linear_q():
+    agent = CAQL(CAQLConfig(hidden=(), solver=GradientAscent(iterations=50)), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.5)), target=linear_q(agent, state, 2.0))
+    batch = Batch(*(column[0] for column in batches()))._replace(continues=np.arange(ROWS, dtype=np.float32) % 2)
+    posed = agent.pose(state, batch)
+    solution = agent.solve(posed.problem, KEY)
+    np.testing.assert_allclose(solution.actions[:, 0], 1.0)
+    labels, _ = agent.targets.label(agent._context(state, batch), posed, solution)
+    # The maximiser of 0.5 a is 1; the target gives it the value 2.
+    np.testing.assert_allclose(labels, batch.rewards + 0.99 * batch.continues * 2.0, rtol=1e-6)
+
+
+def test_clipped_double_q_takes_the_smaller_target():
+    agent = CAQL(CAQLConfig(hidden=(), clipped_double_q=True), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(
+        q=state.q._replace(vector=linear_q(agent, state, 0.5)),
+        target=linear_q(agent, state, 2.0),
+        second_target=linear_q(agent, state, 1.5),
+    )
+    batch = Batch(*(column[0] for column in batches()))
+    posed = agent.pose(state, batch)
+    labels, _ = agent.targets.label(agent._context(state, batch), posed, agent.solve(posed.problem, KEY))
+    np.testing.assert_allclose(labels, batch.rewards + 0.99 * 1.5, rtol=1e-5)
+
+
+def test_targets_follow_softly_and_the_second_is_copied():
+    agent = CAQL(CAQLConfig(hidden=(4,), clipped_double_q=True, second_target_every=2, target_rate=0.25), SPEC)
+    start = agent.init(KEY)
+    first = np.asarray(start.q.vector)
+    one, _ = agent.update(start, Batch(*(column[:1] for column in batches())), KEY)
+    q = np.asarray(one.q.vector)
+    np.testing.assert_allclose(np.asarray(one.target), first + 0.25 * (q - first), rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(np.asarray(one.second_target), first)
+    two, _ = agent.update(one, Batch(*(column[1:2] for column in batches())), KEY)
+    np.testing.assert_array_equal(np.asarray(two.second_target), np.asarray(two.q.vector))
+
+
+def test_a_bandit_is_learned_and_its_maximiser_distilled():
+    """Every episode one step long, reward -(a - 0.4)^2: Q must become it, and the action function 0.4."""
+    agent = CAQL(CAQLConfig(hidden=(32, 16), q_learning_rate=0.005, action_learning_rate=0.005), SPEC)
+    state = agent.init(KEY)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        actions = rng.uniform(-1, 1, (20, 64, 1)).astype(np.float32)
+        states = np.zeros((20, 64, 2), np.float32)
+        rewards = -((actions[..., 0] - 0.4) ** 2)
+        batch = Batch(states, actions, rewards, states, np.zeros((20, 64), np.float32))
+        state, statistics = agent.update(state, batch, KEY)
+    assert float(statistics["loss"]) < 1e-3
+    action = agent.policy(state, 0).act(np.zeros(2, np.float32))
+    assert float(action[0]) == pytest.approx(0.4, abs=0.08)
+
+
+def test_a_clipped_action_function_can_die_and_the_others_cannot():
+    """Outside the range the clip has no gradient; tanh and straight-through have one."""
+    moved = {}
+    for how in ("tanh", "straight_through", "clip"):
+        agent = CAQL(CAQLConfig(hidden=(), action_hidden=(), squash=how, solver=GradientAscent(iterations=50)), SPEC)
+        state = agent.init(KEY)
+        # The action function says 1.5 (tanh: 0.9) whatever the state, where Q = -a wants -1.
+        function = jnp.zeros_like(state.action_function.vector).at[-1].set(1.5)
+        state = state._replace(
+            q=state.q._replace(vector=linear_q(agent, state, -1.0)),
+            action_function=state.action_function._replace(vector=function),
+        )
+        after, _ = agent.update(state, Batch(*(column[:1] for column in batches())), KEY)
+        moved[how] = float(after.action_function.vector[-1]) - 1.5
+    assert moved["clip"] == 0
+    assert moved["tanh"] < 0
+    assert moved["straight_through"] < 0
+
+
+def test_host_policy_and_traced_action_function_agree():
+    for how in ("tanh", "straight_through", "clip"):
+        agent = CAQL(CAQLConfig(squash=how, action_hidden=(8, 8)), SPEC)
+        state = agent.init(KEY)
+        states = 5 * np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+        traced = agent.action_function.guess(state.action_function.vector, states)
+        np.testing.assert_allclose(agent.policy(state, 0).act(states), traced, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_learn_act_and_explore_within_the_range(name):
+    agent = make_agent(agent_config(name), SPEC)
+    state, statistics = agent.update(agent.init(KEY), batches(), KEY)
+    assert all(np.isfinite(float(value)) for value in statistics.values())
+    policy = agent.policy(state, 0)
+    noise = np.random.default_rng(1).normal(size=(30, 1)).astype(np.float32)
+    states = np.random.default_rng(2).normal(size=(30, 2)).astype(np.float32)
+    explored = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
+    assert np.abs(explored).max() <= 1
+    assert explored.std() > 0.05
+    greedy = policy.act(states)
+    np.testing.assert_array_equal(greedy, policy.act(states))
+
+
+def test_qt_opt_acts_with_its_solver():
+    agent = make_agent(agent_config("qt-opt"), SPEC)
+    state = agent.init(KEY)
+    states = np.random.default_rng(2).normal(size=(30, 2)).astype(np.float32)
+    acted = agent.policy(state, 0).act(states)
+    layers = agent.q_network.layers(state.q.vector)
+    grid = np.linspace(-1, 1, 201, dtype=np.float32)
+    best = np.max([q_value(layers, states, np.full((30, 1), a, np.float32)) for a in grid], axis=0)
+    assert float(np.max(best - q_value(layers, states, acted))) < 0.02
+
+
+def test_actor_expert_fits_the_maximisers():
+    agent = make_agent(agent_config("actor-expert"), SPEC)
+    state = agent.init(KEY)
+    q = linear_q(CAQL(CAQLConfig(hidden=()), SPEC), CAQL(CAQLConfig(hidden=()), SPEC).init(KEY), 1.0)
+    assert q.shape == (4,)
+    before = agent.policy(state, 0).act(np.zeros((1, 2), np.float32))
+    from caql.speedups import Answer
+
+    answer = Answer(jnp.zeros(8), jnp.zeros(8), jnp.full((8, 1), 0.7), jnp.zeros(8, jnp.int8))
+    vector = state.action_function.vector
+    states = jnp.zeros((8, 2))
+    for _ in range(300):
+        gradient = jax.grad(lambda v: agent.action_function.loss(v, states, None, answer).mean())(vector)
+        vector = vector - 0.01 * jnp.clip(gradient, -1, 1)
+    after = agent.action_function.guess(vector, states[:1])
+    assert abs(float(after[0, 0]) - 0.7) < abs(float(before[0, 0]) - 0.7)
+    assert float(after[0, 0]) == pytest.approx(0.7, abs=0.1)
+
+
+def test_a_dual_only_agent_has_no_maximisers_to_imitate():
+    with pytest.raises(CaqlError, match="stochastic"):
+        CAQLConfig(dual_only=True, action_function="stochastic")

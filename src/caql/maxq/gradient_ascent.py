@@ -73,7 +73,7 @@ class GradientAscent:
 
     iterations: int = 20
     """Most steps for a state."""
-    step_size: float = 0.1
+    step_size: float = 0.3
     """Fraction of half the action range (normalised gradient), or the factor on the raw gradient."""
     normalise: bool = True
     """Scale each state's gradient to unit length; False: the raw gradient."""

@@ -14,7 +14,12 @@ from caql.maxq.solvers import make_solver
 from caql.networks import FoldedNetwork, fold_state, folded_value, init_layers
 
 KEY = jax.random.key(5)
-SOLVERS = [GradientAscent(), GradientAscent(line_search=False, step_size=0.1), GradientAscent(restarts=3), CrossEntropy()]
+SOLVERS = [
+    GradientAscent(),
+    GradientAscent(line_search=False, step_size=0.1),
+    GradientAscent(restarts=3),
+    CrossEntropy(),
+]
 
 
 def random_problem(states=32, **settings):

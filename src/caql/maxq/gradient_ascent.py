@@ -33,9 +33,7 @@ class _Columns(NamedTuple):
 
 
 def _columns(network: FoldedNetwork) -> _Columns:
-    return _Columns(
-        network.first_bias.T, network.action_weights.T, tuple((w.T, b[:, None]) for w, b in network.later)
-    )
+    return _Columns(network.first_bias.T, network.action_weights.T, tuple((w.T, b[:, None]) for w, b in network.later))
 
 
 def _value_and_gradient(net: _Columns, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -181,4 +179,3 @@ class GradientAscent:
             lambda c: (c[0].iteration < self.iterations) & jnp.any(c[0].moving), fixed_step, (first, start, values)
         )
         return ended._replace(actions=actions, values=values)
-

@@ -75,3 +75,17 @@ def test_a_tree_of_another_shape_is_refused():
     assert back["q"][1].dtype == jnp.int32
     with pytest.raises(CaqlError, match=r"state\['q'\]\[0\] should be \(4,\) and is \(3,\)"):
         checkpoints.unflatten({"q": (jnp.zeros(4), jnp.int32(1))}, arrays, "state")
+
+
+def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "x.safetensors"
+    checkpoints.save(path, {"a": np.ones(3)}, {"step": 1})
+
+    def disk_full(arrays, file, metadata):
+        file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "save_file", disk_full)
+    with pytest.raises(CaqlError, match=r"could not be written: .*No space left.*intact"):
+        checkpoints.save(path, {"a": np.ones(3)}, {"step": 2})
+    assert checkpoints.load(path)[1] == {"step": 1}

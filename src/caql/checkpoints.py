@@ -65,7 +65,10 @@ def save(path: Path, arrays: Arrays, meta: dict[str, Any]) -> None:
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(meta)
     header = {"meta": text, "sha256": _digest(whole, text)}
-    write_atomically(path, lambda file: save_file(whole, file, metadata=header))
+    try:
+        write_atomically(path, lambda file: save_file(whole, file, metadata=header))
+    except (SafetensorError, OSError) as problem:
+        raise CaqlError(f"{path} could not be written: {problem}; what was there before is intact") from problem
 
 
 def load(path: Path) -> tuple[Arrays, dict[str, Any]]:

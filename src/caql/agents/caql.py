@@ -142,6 +142,17 @@ class CAQLConfig:
         return Tolerance(self.tolerance, self.dynamic_tolerance, self.tolerance_decay, self.tolerance_maximum)
 
 
+STATISTICS = (
+    *("loss", "action_loss", "q_mean", "td_error", "tolerance", "filtered", "clustered", "work"),
+    *("hinge_penalty", "cluster_radius"),
+)
+"""What a training step reports."""
+
+
+def _row(batches: Batch, row: Any) -> Batch:
+    return Batch(*(column[row] for column in batches))
+
+
 class CAQLState(NamedTuple):
     """Everything that learning changes.  Networks are flat vectors (see `optimisers`)."""
 
@@ -166,7 +177,8 @@ class CAQL:
         self.targets = Targets(config.stages(), config.schedule(), config.relative_tolerance)
         self.scan = jax.jit(self._scan, donate_argnums=0)
         self.pose = jax.jit(self._pose)
-        self.learn = jax.jit(self._learn)
+        self.start = jax.jit(self._start)
+        self.advance = jax.jit(self._advance, donate_argnums=(0, 1))
         self.solve = jax.jit(config.solver.solve) if config.solver.traceable else config.solver.solve
 
     def _make_action_function(self) -> ActionFunction:
@@ -195,24 +207,25 @@ class CAQL:
             state, statistics = self._update_around_host_solver(state, batches, key)
         every = self.config.audit
         if every and (before + len(batches.rewards)) // every > before // every:
-            statistics |= self.audit(state, Batch(*(column[-1] for column in batches)), key)
+            statistics |= self.audit(state, _row(batches, -1), key)
         return state, statistics
 
     def _update_around_host_solver(
         self, state: CAQLState, batches: Batch, key: jax.Array
     ) -> tuple[CAQLState, dict[str, Any]]:
-        statistics, seconds, per_state = [], [], []
-        for row in range(len(batches.rewards)):
-            batch = Batch(*(column[row] for column in batches))
-            posed = jax.block_until_ready(self.pose(state, batch))
+        # On the device once: twenty minibatches handed over one by one would cost more than learning them.
+        batches = jax.device_put(batches)
+        steps = len(batches.rewards)
+        posed, totals = self.start(state, batches)
+        seconds, per_state = [], []
+        for row in range(steps):
+            jax.block_until_ready(posed)
             began = time.perf_counter()
             solution = Solution(*(np.asarray(part) for part in self.solve(posed.problem, key)))
             seconds.append(time.perf_counter() - began)
             per_state.append(1e3 * seconds[-1] / max(1, int((solution.status != Status.SKIPPED).sum())))
-            state, found = self.learn(state, batch, posed, solution)
-            statistics.append(found)
-        means = {name: np.mean([float(each[name]) for each in statistics]) for name in statistics[0]}
-        return state, means | {
+            state, posed, totals = self.advance(state, totals, posed, solution, batches, row)
+        return state, {name: float(total) / steps for name, total in jax.device_get(totals).items()} | {
             "solve_seconds": float(np.mean(seconds)),
             "solve_ms": float(np.median(per_state)),
             "solve_ms_std": float(np.std(per_state)),
@@ -224,7 +237,7 @@ class CAQL:
             return {}
         seconds, per_state = [], []
         for row in range(-1, len(batches.rewards)):
-            problem = jax.block_until_ready(self.pose(state, Batch(*(column[row] for column in batches))).problem)
+            problem = jax.block_until_ready(self.pose(state, _row(batches, row)).problem)
             began = time.perf_counter()
             jax.block_until_ready(self.solve(problem, key))
             if row >= 0:  # the first call may compile
@@ -336,6 +349,25 @@ class CAQL:
             "cluster_radius": config.cluster_radius * jnp.float32(config.cluster_decay) ** state.step,
         }
         return new, statistics
+
+    def _start(self, state: CAQLState, batches: Batch) -> tuple[Posed, dict[str, jax.Array]]:
+        """The first minibatch's problem, and sums of statistics to add to."""
+        posed = self._pose(state, _row(batches, 0))
+        return posed, dict.fromkeys(STATISTICS, jnp.float32(0))
+
+    def _advance(
+        self,
+        state: CAQLState,
+        totals: dict[str, jax.Array],
+        posed: Posed,
+        solution: Solution,
+        batches: Batch,
+        row: jax.Array,
+    ) -> tuple[CAQLState, Posed, dict[str, jax.Array]]:
+        """Learn a minibatch from the host solver's answer and pose the next: one call between two solves."""
+        state, found = self._learn(state, _row(batches, row), posed, solution)
+        following = self._pose(state, _row(batches, (row + 1) % len(batches.rewards)))
+        return state, following, {name: totals[name] + found[name] for name in STATISTICS}
 
     def _scan(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, jax.Array]]:
         def one(state: CAQLState, inputs: tuple[Batch, jax.Array]) -> tuple[CAQLState, dict[str, jax.Array]]:

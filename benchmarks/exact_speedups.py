@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--train-steps", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args()
-    print("| task | setting | ms a training step | of plain | of it max-Q | filtered | clustered | nodes | last return |")
+    print("| task | setting | ms a step | of plain | of it max-Q | filtered | clustered | nodes | last return |")
     print("|---|---|---|---|---|---|---|---|---|")
     for task in options.tasks:
         plain = 0.0

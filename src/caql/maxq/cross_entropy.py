@@ -13,9 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from caql.actions import Box
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.problem import Problem, Solution, Status, row_by_row
 from caql.networks import folded_value
 
 
@@ -69,11 +68,8 @@ class CrossEntropy:
             raise CaqlError(f"spread = {self.spread} must be positive")
 
     def solve(self, problem: Problem, key: Any) -> Solution:
-        batch = problem.network.first_bias.shape[0]
-        size = problem.network.action_weights.shape[0]
-        box = Box(*(jnp.broadcast_to(bound, (batch, size)) for bound in problem.actions))
-        start = box.centre if problem.warm_start is None else box.clip(problem.warm_start)
-        wanted = jnp.ones(batch, bool) if problem.mask is None else problem.mask
+        box, start, wanted = row_by_row(problem)
+        batch, size = start.shape
         values = folded_value(problem.network, start)
 
         def step(search: _Search) -> _Search:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from caql.actions import Box
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.problem import Problem, Solution, Status, row_by_row
 from caql.networks import FoldedNetwork
 
 
@@ -89,11 +89,8 @@ class GradientAscent:
             raise CaqlError(f"restarts = {self.restarts} must not be negative")
 
     def solve(self, problem: Problem, key: Any) -> Solution:
-        batch = problem.network.first_bias.shape[0]
-        size = problem.network.action_weights.shape[0]
-        box = Box(*(jnp.broadcast_to(bound, (batch, size)) for bound in problem.actions))
-        start = box.centre if problem.warm_start is None else box.clip(problem.warm_start)
-        wanted = jnp.ones(batch, bool) if problem.mask is None else problem.mask
+        box, start, wanted = row_by_row(problem)
+        batch, size = start.shape
         tolerance = jnp.broadcast_to(jnp.asarray(problem.tolerance, jnp.float32), (batch,))
         relative = jnp.broadcast_to(jnp.asarray(problem.relative_tolerance, jnp.float32), (batch,))
         network = problem.network

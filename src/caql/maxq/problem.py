@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import jax.numpy as jnp
+
 from caql.actions import Box
 from caql.networks import FoldedNetwork
 
@@ -49,6 +51,14 @@ class Problem(NamedTuple):
     tolerance: Array | float = 1e-6
     relative_tolerance: Array | float = 0.0
     mask: Array | None = None
+
+
+def row_by_row(problem: Problem) -> tuple[Box, Array, Array]:
+    """For traceable solvers: the box, an admissible start and whether it is wanted, spelt out for each state."""
+    shape = (problem.network.first_bias.shape[0], problem.network.action_weights.shape[0])
+    box = Box(*(jnp.broadcast_to(bound, shape) for bound in problem.actions))
+    start = box.centre if problem.warm_start is None else box.clip(problem.warm_start)
+    return box, start, jnp.ones(shape[0], bool) if problem.mask is None else problem.mask
 
 
 class Solution(NamedTuple):

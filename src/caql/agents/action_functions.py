@@ -10,6 +10,7 @@ Three kinds, chosen by CAQL's setting `action_function`:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
@@ -115,6 +116,23 @@ class _StochasticPolicy(DeterministicPolicy):
         log_spread = np.clip(features.dot(self.spread_weights) + self.spread_bias, *LOG_SPREAD)
         action = self.act(state) + self.radius * np.exp(log_spread) * noise
         inside: Array = np.minimum(np.maximum(action, self.low), self.high).astype(np.float32)
+        return inside
+
+
+class SolverPolicy:
+    """Acts with the max-Q solver: slower than an action function, and as good as the Q-network allows."""
+
+    def __init__(self, maximisers: Callable[[Array], Array], spec: Spec, sigma: Array) -> None:
+        self.maximisers, self.sigma = maximisers, sigma
+        self.low, self.high = np.asarray(spec.actions.low), np.asarray(spec.actions.high)
+
+    def act(self, state: Array) -> Array:
+        actions = self.maximisers(np.atleast_2d(np.asarray(state, np.float32)))
+        inside: Array = np.minimum(np.maximum(actions, self.low), self.high)
+        return inside if np.ndim(state) > 1 else inside[0]
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        inside: Array = np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)
         return inside
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.agents.action_functions import Absent, ActionFunction, Deterministic, Stochastic
+from caql.agents.action_functions import Absent, ActionFunction, Deterministic, SolverPolicy, Stochastic
 from caql.agents.agent import Array, Exploration, Policy, Spec, require
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
@@ -272,7 +272,14 @@ class CAQL:
 
     def solver_policy(self, state: CAQLState, sigma: Array) -> SolverPolicy:
         """Acting with the max-Q solver itself instead of the action function."""
-        return SolverPolicy(self, state, sigma)
+        return SolverPolicy(lambda states: self.best_actions(state, states), self.spec, sigma)
+
+    def best_actions(self, state: CAQLState, states: Array) -> Array:
+        """The solver's maximisers at (B, n) states."""
+        solution = self.solve(self.max_q(state, states), jax.random.key(0))
+        if (np.asarray(solution.status) == Status.FAILED).any():
+            raise CaqlError(f"solver {self.config.solver.name!r} failed at a state; the action function still acts")
+        return np.asarray(solution.actions, np.float32)
 
     def max_q(self, state: CAQLState, states: Any, tolerance: float | None = None) -> Problem:
         """The max-Q problem of Q_theta at (B, n) states, warm-started by the action function."""
@@ -378,27 +385,3 @@ class CAQL:
         keys = jax.random.split(key, len(batches.rewards))
         state, statistics = jax.lax.scan(one, state, (batches, keys))
         return state, jax.tree.map(partial(jnp.mean, axis=0), statistics)
-
-
-class SolverPolicy:
-    """Acts with the max-Q solver: slower than an action function, and as good as the Q-network allows."""
-
-    def __init__(self, agent: CAQL, state: CAQLState, sigma: Array) -> None:
-        self.agent, self.state, self.sigma = agent, state, sigma
-        self.low, self.high = np.asarray(agent.spec.actions.low), np.asarray(agent.spec.actions.high)
-        self.key = jax.random.key(0)
-
-    def act(self, state: Array) -> Array:
-        states = np.atleast_2d(np.asarray(state, np.float32))
-        solution = self.agent.solve(self.agent.max_q(self.state, states), self.key)
-        if (np.asarray(solution.status) == Status.FAILED).any():
-            raise CaqlError(
-                f"solver {self.agent.config.solver.name!r} failed at a state; the action function still acts"
-            )
-        actions = np.asarray(solution.actions, np.float32)
-        inside: Array = np.minimum(np.maximum(actions, self.low), self.high)
-        return inside if np.ndim(state) > 1 else inside[0]
-
-    def explore(self, state: Array, noise: Array) -> Array:
-        inside: Array = np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)
-        return inside

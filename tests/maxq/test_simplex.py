@@ -1,13 +1,31 @@
 """The dual simplex and the multipliers it leaves behind, against HiGHS on the same triangle relaxation."""
 
+import numba
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from caql.maxq.evaluation import make_room
-from caql.maxq.relaxation import backward_multipliers, dual_bound
-from caql.maxq.simplex import BELOW_CUTOFF, INFEASIBLE, OPTIMAL, dual_simplex, objective
-from caql.maxq.tableau import read_multipliers, write_down
+from caql.maxq import evaluation, relaxation, simplex, tableau
+from caql.maxq.simplex import BELOW_CUTOFF, INFEASIBLE, OPTIMAL
+
+
+def callable_from_python(function):
+    """The solver's inner functions have no bridge from Python of their own."""
+
+    @numba.njit
+    def call(*arguments):
+        return function(*arguments)
+
+    return call
+
+
+make_room = callable_from_python(evaluation.make_room)
+backward_multipliers = callable_from_python(relaxation.backward_multipliers)
+dual_bound = callable_from_python(relaxation.dual_bound)
+dual_simplex = callable_from_python(simplex.dual_simplex)
+objective = callable_from_python(simplex.objective)
+read_multipliers = callable_from_python(tableau.read_multipliers)
+write_down = callable_from_python(tableau.write_down)
 
 
 def random_relaxation(seed, d, layers):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from caql.maxq.compilation import allocating, compiled, seconds
+from caql.maxq.compilation import allocating, compiled, entry, seconds, take
 from caql.maxq.evaluation import Limits, Room, allowed, become_child, begin, evaluate, make_room
 from caql.maxq.presolve import Stack, folded_q
 from caql.maxq.relaxation import Floats, Node
@@ -116,7 +116,7 @@ def pop(heap: np.ndarray, keys: Floats, size: int) -> None:
     heap[i] = slot
 
 
-@allocating
+@entry
 def maximise_rows(
     stack: Stack,
     low: Floats,
@@ -124,14 +124,15 @@ def maximise_rows(
     tolerance: Floats,
     limits: Limits,
     wanted: np.ndarray,
-    rows: tuple[int, int],
+    counter: np.ndarray,
     actions: Floats,
     answer: Floats,
 ) -> None:
-    """Rows `rows[0]` to `rows[1]` of the batch; `actions` holds the warm starts and receives the actions.
+    """Rows `counter[0]` to `counter[1]` of the batch, save those that other threads take from the same counter.
 
-    `answer` has one row per state: value, upper bound, status, nodes, pivots.  One function, because Numba optimises
-    everything below a function again for every function above it.
+    `actions` holds the warm starts and receives the actions; `answer` has one row per state: value, upper bound,
+    status, nodes, pivots.  One function, because Numba optimises everything below a function again for every
+    function above it.
     """
     d = stack.sizes[0]
     neurons, widest = np.int64(0), np.int64(1)
@@ -145,7 +146,10 @@ def maximise_rows(
     keys = np.empty(capacity)
     heap = np.empty(capacity, np.int64)
     vacant = np.empty(capacity, np.int64)
-    for b in range(rows[0], rows[1]):
+    while True:
+        b = take(counter)
+        if b >= counter[1]:
+            break
         if not wanted[b]:
             answer[b, 0] = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
             answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = np.inf, SKIPPED, 0, 0

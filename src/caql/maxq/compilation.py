@@ -5,7 +5,7 @@ certificate must notice them.  Numba's own cache notices an edit of the file a f
 the files it calls into; `compiled` therefore stamps each function with the newest of all the solver's files.
 """
 
-# mypy: disable-error-code="attr-defined,call-overload"
+# mypy: disable-error-code="attr-defined,call-overload,untyped-decorator"
 from __future__ import annotations
 
 import contextlib
@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from numba.core import types
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 SOURCES = (
@@ -35,23 +36,45 @@ def _stamp() -> tuple[float, int]:
     return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
 
 
-def allocating(function: Function) -> Function:
+def entry(function: Function) -> Function:
     """Compile on first call, keep the machine code on disk, and release the interpreter's lock while it runs."""
-    return _compile(function, counted=True)
+    return _compile(function, counted=True, called_from_python=True)
+
+
+def allocating(function: Function) -> Function:
+    """As `entry`, for functions that only compiled ones call: the bridge from Python takes longest to compile."""
+    return _compile(function, counted=True, called_from_python=False)
 
 
 def compiled(function: Function) -> Function:
     """As `allocating`, for functions that make no arrays: they need not count references to the ones they get."""
-    return _compile(function, counted=False)
+    return _compile(function, counted=False, called_from_python=False)
 
 
-def _compile(function: Function, counted: bool) -> Function:
+def _compile(function: Function, counted: bool, called_from_python: bool) -> Function:
     dispatcher = numba.njit(
-        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}, _nrt=counted
+        cache=True,
+        nogil=True,
+        error_model="numpy",
+        fastmath={"contract", "reassoc", "nsz"},
+        _nrt=counted,
+        no_cpython_wrapper=not called_from_python,
+        no_cfunc_wrapper=True,
     )(function)
     with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
         dispatcher._cache._cache_file._source_stamp = _stamp()
     return cast(Function, dispatcher)
+
+
+@intrinsic
+def take(_: Any, counter: Any) -> Any:
+    """The first entry of an array of integers, which grows by one: no two threads get the same number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.atomic_rmw("add", array.data, context.get_constant(types.int64, 1), "monotonic")
+
+    return types.int64(counter), generate
 
 
 if sys.platform == "win32":

@@ -25,7 +25,10 @@ from caql.maxq.relaxation import (
     tighten,
 )
 from caql.maxq.simplex import INFEASIBLE, OPTIMAL, Tableau, current, dual_simplex, unwritten
-from caql.maxq.tableau import E, P, Z, read_multipliers, write_down
+from caql.maxq.tableau import E, P, Z, read_multipliers, read_point, write_down
+
+KINKS_WEIGHT = 0.35
+"""How much first-layer neurons are preferred for splitting, per first-layer neuron and action dimension."""
 
 
 class Search(NamedTuple):
@@ -85,18 +88,14 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
         np.empty(columns + 5),
         np.empty(n),
         np.empty(n),
+        np.empty((d + 1, n)),
+        np.empty(n, np.int64),
         np.empty(variables, np.int64),
     )
     affine = Affine(np.empty((columns, w)), np.empty(w), np.empty((columns, w)), np.empty(w))
+    wide = (columns, w)
     planes = Planes(
-        np.empty((columns, w)),
-        np.empty((columns, w)),
-        np.empty(w),
-        np.empty(w),
-        np.empty(w),
-        np.empty(w),
-        np.empty(w),
-        np.empty(w),
+        np.empty(wide), np.empty(wide), np.empty(w), np.empty(w), np.empty(w), np.empty(w), np.empty(w), np.empty(w)
     )
     search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n), np.empty(2))
     return Room(net, node, scratch, tab, affine, planes, search)
@@ -128,24 +127,18 @@ def offer(net: Compact, n: int, d: int, search: Search, best: float) -> float:
 
 
 @compiled
-def read_point(d: int, tab: Tableau, rows: int, columns: int, point: Floats) -> None:
-    """The actions of the tableau's current point, clipped into the scaled box."""
-    for r in range(rows):
-        if tab.basic[r] < d:
-            point[tab.basic[r]] = min(max(tab.basic_value[r], 0.0), 1.0)
-    for c in range(1, columns):
-        if tab.nonbasic[c] < d:
-            point[tab.nonbasic[c]] = min(max(tab.nonbasic_value[c], 0.0), 1.0)
-
-
-@compiled
-def costliest_envelope(n: int, d: int, node: Node, tab: Tableau) -> int:
+def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -> int:
     """The free neuron with the largest envelope multiplier x distance to the graph; -1 when none is free.
 
+    A split of the first layer also cuts the box, the more so the fewer actions there are for its kinks.
     The distance of a triangle's point to the two lines z = 0 and z = y is min(z, p).
     Reads the reduced costs that `read_multipliers` leaves behind.
     """
     choice, best = -1, -1.0
+    kinks = 0
+    for i in range(n):
+        kinks += net.first[i] == 0
+    weight = max(1.0, KINKS_WEIGHT * kinks / d)
     for i in range(n):
         if node.lower[i] < 0.0 and node.upper[i] > 0.0:
             e = d + 3 * i + 2
@@ -157,6 +150,8 @@ def costliest_envelope(n: int, d: int, node: Node, tab: Tableau) -> int:
                 distance = min(z, p)
                 score = -tab.ratio[e] * max(distance, 0.0)
             score += 1e-9 * min(-node.lower[i], node.upper[i])
+            if net.first[i] == 0:
+                score *= weight
             if score > best:
                 choice, best = i, score
     return choice
@@ -244,6 +239,18 @@ class Verdict(NamedTuple):
 
 
 @compiled
+def become_child(n: int, d: int, room: Room, branch: int, active: bool) -> float:
+    """Turn the node just evaluated into one of its two children; returns what the parent's multipliers prove of it."""
+    node, search = room.node, room.search
+    for i in range(n):
+        node.multiplier[i] = search.saved[i]
+    node.lower[branch] = 0.0 if active else search.split[0]
+    node.upper[branch] = search.split[1] if active else 0.0
+    bound = dual_bound(room.net, n, d, node, room.scratch, True)
+    return bound if np.isfinite(bound) else np.inf
+
+
+@compiled
 def evaluate(
     n: int, d: int, room: Room, limits: Limits, count: int, bound: float, best: float, proved: float
 ) -> Verdict:
@@ -283,7 +290,7 @@ def evaluate(
     incumbent = best
     best = offer(net, n, d, search, best)
     if outcome != INFEASIBLE:
-        branch = costliest_envelope(n, d, node, tab)
+        branch = costliest_envelope(net, n, d, node, tab)
         if best > incumbent or count & (count - 1) == 0:  # elsewhere the climb seldom pays
             best = climb(net, n, d, node, tab, rows, columns, search, best)
     cutoff = allowed(best, limits)
@@ -304,15 +311,3 @@ def evaluate(
         search.saved[i] = node.multiplier[i]
     search.split[0], search.split[1] = node.lower[branch], node.upper[branch]
     return Verdict(branch, bound, best, proved, pivots, True)
-
-
-@compiled
-def become_child(n: int, d: int, room: Room, branch: int, active: bool) -> float:
-    """Turn the node just evaluated into one of its two children; returns what the parent's multipliers prove of it."""
-    node, search = room.node, room.search
-    for i in range(n):
-        node.multiplier[i] = search.saved[i]
-    node.lower[branch] = 0.0 if active else search.split[0]
-    node.upper[branch] = search.split[1] if active else 0.0
-    bound = dual_bound(room.net, n, d, node, room.scratch, True)
-    return bound if np.isfinite(bound) else np.inf

@@ -11,7 +11,6 @@ Rows of a batch are independent, so the answer does not depend on the number of 
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import threading
@@ -28,8 +27,8 @@ from caql.errors import CaqlError
 from caql.maxq.problem import Problem, Solution
 
 Floats = NDArray[np.float64]
-WORTH_A_THREAD = 4e-4
-"""Seconds of remaining work from which a second thread pays for being woken."""
+WORTH_A_THREAD = 1e-3
+"""Seconds of remaining work, by an estimate that includes the call, for which one more thread is woken."""
 _compilation = threading.Lock()
 _ready = False
 
@@ -89,11 +88,11 @@ class Exact:
         stack = Stack(sizes, flat, first_bias)
         limits = Limits(0.0, 0.0, int(self.node_limit), float(self.time_limit))
 
-        def solve_rows(start: int, stop: int) -> None:
-            maximise_rows(stack, low, high, tolerance, limits, wanted, (start, stop), actions, answer)
+        def solve_rows(counter: NDArray[np.int64]) -> None:
+            maximise_rows(stack, low, high, tolerance, limits, wanted, counter, actions, answer)
 
         if not _ready:
-            _compile(lambda: solve_rows(0, 0))
+            _compile(lambda: solve_rows(np.zeros(2, np.int64)))
         _share_out(solve_rows, batch, self.threads)
         status = answer[:, 2].astype(np.int32)
         return Solution(actions, answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
@@ -162,26 +161,18 @@ def _helpers() -> ThreadPoolExecutor:
 
 
 def _share_out(solve_rows: Any, batch: int, threads: int | None) -> None:
-    """Solve the first rows alone; if the rest looks long enough, share it with helpers, a few rows at a time."""
+    """Solve the first rows alone; if the rest looks long enough, share it with helpers, row by row."""
     allowed = min(batch, threads or os.cpu_count() or 1)
-    if allowed < 2:
-        solve_rows(0, batch)
-        return
-    probe = max(1, batch // 16)
-    started = time.perf_counter()
-    solve_rows(0, probe)
-    remaining = (time.perf_counter() - started) * (batch - probe) / probe
-    if remaining < WORTH_A_THREAD:
-        solve_rows(probe, batch)
-        return
-    chunk = max(1, (batch - probe) // (8 * allowed))
-    starts = itertools.count(probe, chunk)
-
-    def work() -> None:
-        while (start := next(starts)) < batch:
-            solve_rows(start, min(batch, start + chunk))
-
-    helpers = [_helpers().submit(work) for _ in range(allowed - 1)]
-    work()
-    for helper in helpers:
+    probe = max(1, batch // 16) if allowed > 1 else 0
+    rest = np.array([probe, batch])
+    if probe > 0:
+        started = time.perf_counter()
+        solve_rows(np.array([0, probe]))
+        remaining = (time.perf_counter() - started) * (batch - probe) / probe
+        helpers = min(allowed - 1, int(remaining / WORTH_A_THREAD))
+        waiting = [_helpers().submit(solve_rows, rest) for _ in range(helpers)]
+    else:
+        waiting = []
+    solve_rows(rest)
+    for helper in waiting:
         helper.result()

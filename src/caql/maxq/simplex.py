@@ -47,6 +47,9 @@ class Tableau(NamedTuple):
     """Minus the lower bound of each free neuron."""
     slope: Floats
     """Of each free neuron's envelope; 0 for the others."""
+    planes: Floats
+    """The first layer's z, a column each, and the order of its free neurons, also while writing down."""
+    bent: Integers
     where: Integers
     """By variable: r + 1 in row r, -c in column c, 0 for a free neuron's third variable while it has no row."""
 
@@ -195,21 +198,21 @@ def dual_simplex(
             if rows == known:
                 return OPTIMAL, rows, -1, 0.0, pivots
             continue
+        q, best, size = np.int64(-1), np.inf, 0.0
         for c in range(1, columns):
-            slope = sign * matrix[r, c]
-            variable = tab.nonbasic[c]
             ratio[c] = np.inf
-            if abs(slope) > PIVOT and tab.variable_high[variable] > tab.variable_low[variable]:
-                at_upper = tab.nonbasic_value[c] > tab.variable_low[variable]
-                if (slope < 0.0) == at_upper:
-                    ratio[c] = max(0.0, -matrix[rows, c] / slope)
+            slope = sign * matrix[r, c]
+            if abs(slope) <= PIVOT:
+                continue
+            variable = tab.nonbasic[c]
+            least = tab.variable_low[variable]
+            if tab.variable_high[variable] > least and (slope < 0.0) == (tab.nonbasic_value[c] > least):
+                ratio[c] = max(0.0, -matrix[rows, c] / slope)
+                if ratio[c] < best or (ratio[c] == best and abs(slope) > size):
+                    q, best, size = c, ratio[c], abs(slope)
         rest = worst
         passed = 0.0
         while True:
-            q, best, size = np.int64(-1), np.inf, 0.0
-            for c in range(1, columns):
-                if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
-                    q, best, size = c, ratio[c], abs(matrix[r, c])
             if q < 0 and rest < FORGIVEN:
                 break
             if q < 0:
@@ -227,6 +230,10 @@ def dual_simplex(
             tab.nonbasic_value[q] = tab.variable_low[variable] if at_upper else tab.variable_high[variable]
             for i in range(rows):
                 tab.basic_value[i] += matrix[i, q] * move
+            q, best, size = np.int64(-1), np.inf, 0.0
+            for c in range(1, columns):
+                if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
+                    q, best, size = c, ratio[c], abs(matrix[r, c])
         if q < 0:  # too small a violation to prove anything by: let it be
             settle(tab, rows, columns)
             value = objective(tab, rows, columns)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from caql.maxq.compilation import compiled
-from caql.maxq.relaxation import Compact, Node, Scratch
+from caql.maxq.relaxation import Compact, Floats, Node, Scratch
 from caql.maxq.simplex import Tableau, pivot
 
 Z, P, E = 1, 2, 4
@@ -21,8 +21,9 @@ Z, P, E = 1, 2, 4
 def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: Tableau) -> tuple[int, int]:
     """The node's tableau in the node's basis, or as near to it as pivots allow: (rows, columns)."""
     matrix, activation = tab.matrix, tab.activation
-    free = 0
+    free, deep = 0, np.int64(0)
     for i in range(n):
+        deep += net.first[i] == 0
         free += node.lower[i] < 0.0 and node.upper[i] > 0.0
     columns = 1 + d + free
     padded = (columns + 3) // 4 * 4
@@ -31,26 +32,36 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
         tab.variable_low[k] = node.low[k]
         tab.variable_high[k] = node.high[k]
     rows, column = np.int64(0), 1 + d
+    planes, bent = tab.planes, np.int64(0)
     for i in range(n + 1):
+        if i < n and node.upper[i] <= 0.0 > node.lower[i] and not scratch.binding[i]:
+            tab.column[i] = column
+            tab.slope[i] = 0.0
+            if net.first[i] == 0:
+                for c in range(1 + d):
+                    planes[c, i] = 0.0
+            continue
         y = rows  # the row of y is written where the neuron's first basic variable will stand
-        matrix[y, 0] = net.constant[i]
-        for k in range(d):
-            matrix[y, 1 + k] = net.rows[i, k]
         for c in range(1 + d, padded):
             matrix[y, c] = 0.0
-        for j in range(net.first[i]):
+        if net.first[i] == 0:
+            matrix[y, 0] = net.constant[i]
+            for k in range(d):
+                matrix[y, 1 + k] = net.rows[i, k]
+        else:  # the first layer's activations are planes plus at most a variable of their own
+            for c in range(1 + d):
+                value = net.constant[i] if c == 0 else net.rows[i, c - 1]
+                for j in range(deep):
+                    value += net.rows[i, d + j] * planes[c, j]
+                matrix[y, c] = value
+            for f in range(bent):
+                matrix[y, 1 + d + f] = tab.ratio[f] * net.rows[i, d + tab.bent[f]]
+        for j in range(deep, net.first[i]):
             weight = net.rows[i, d + j]
             if weight == 0.0 or node.upper[j] <= 0.0 > node.lower[j]:
                 continue
-            last = tab.column[j]
-            if net.first[j] > 0:
-                for c in range(last):
-                    matrix[y, c] += weight * activation[j, c]
-            else:  # the first layer's activations are planes plus at most a variable of their own
-                for c in range(1 + d):
-                    matrix[y, c] += weight * activation[j, c]
-                if node.lower[j] < 0.0:
-                    matrix[y, last - 1] += weight * activation[j, last - 1]
+            for c in range(tab.column[j]):
+                matrix[y, c] += weight * activation[j, c]
         if i == n:
             break
         low, up = node.lower[i], node.upper[i]
@@ -58,8 +69,12 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
         tab.column[i] = column
         tab.slope[i] = 0.0
         if low >= 0.0:
-            for c in range(column):
-                activation[i, c] = matrix[y, c]
+            if net.first[i] == 0:
+                for c in range(1 + d):
+                    planes[c, i] = matrix[y, c]
+            else:
+                for c in range(column):
+                    activation[i, c] = matrix[y, c]
             tab.variable_low[z] = low
             tab.variable_high[z] = up
             if scratch.binding[i]:
@@ -69,11 +84,13 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
         if up <= 0.0:
             tab.variable_low[z + 1] = -up
             tab.variable_high[z + 1] = -low
-            if scratch.binding[i]:
-                for c in range(columns):
-                    matrix[y, c] = -matrix[y, c]
-                tab.basic[rows] = z + 1
-                rows += 1
+            for c in range(columns):
+                matrix[y, c] = -matrix[y, c]
+            tab.basic[rows] = z + 1
+            rows += 1
+            if net.first[i] == 0:
+                for c in range(1 + d):
+                    planes[c, i] = 0.0
             continue
         slope = up / (up - low)
         offset = -slope * low
@@ -102,12 +119,21 @@ def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: 
         tab.where[key] = -column
         tab.basic[y] = stored
         tab.where[stored] = y + 1
-        for c in range(column):
-            value = matrix[y, c]
-            activation[i, c] = steep * value
-            matrix[y, c] = times * value
-        activation[i, 0] += raised
-        activation[i, column] = mine
+        if net.first[i] == 0:
+            for c in range(1 + d):
+                planes[c, i] = steep * matrix[y, c]
+                matrix[y, c] *= times
+            planes[0, i] += raised
+            tab.bent[bent] = i
+            tab.ratio[bent] = mine
+            bent += 1
+        else:
+            for c in range(column):
+                value = matrix[y, c]
+                activation[i, c] = steep * value
+                matrix[y, c] = times * value
+            activation[i, 0] += raised
+            activation[i, column] = mine
         matrix[y, 0] += plus
         matrix[y, column] = own
         rows += 1
@@ -191,3 +217,14 @@ def read_multipliers(
         if t != 0.0:
             for k in range(d + net.first[i]):
                 row[k] += t * net.rows[i, k]
+
+
+@compiled
+def read_point(d: int, tab: Tableau, rows: int, columns: int, point: Floats) -> None:
+    """The actions of the tableau's current point, clipped into the scaled box."""
+    for r in range(rows):
+        if tab.basic[r] < d:
+            point[tab.basic[r]] = min(max(tab.basic_value[r], 0.0), 1.0)
+    for c in range(1, columns):
+        if tab.nonbasic[c] < d:
+            point[tab.nonbasic[c]] = min(max(tab.nonbasic_value[c], 0.0), 1.0)

@@ -25,7 +25,9 @@ SETTINGS = {
     "exact": EXACT,
     "exact + DTol(1, 1e-4)": EXACT | {"dynamic_tolerance": 1.0, "tolerance": 1e-4},
     "exact + DTol + DF + C(0.25)": EXACT
-    | {"dynamic_tolerance": 1.0, "tolerance": 1e-4, "dual_filter": True, "cluster_radius": 0.25},
+    | {"dynamic_tolerance": 1.0, "tolerance": 1e-4, "dual_filter": True}
+    # Radii in mean state lengths, as in Table 3.
+    | {"cluster_radius": 0.25, "cluster_relative": True},
 }
 
 

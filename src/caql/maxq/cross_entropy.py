@@ -1,8 +1,9 @@
 """The cross-entropy method (Section 3.1), traceable: sample actions, keep the best, refit, repeat.
 
-The random numbers are drawn once an iteration and shared by all states, and the elite is found by a
-threshold instead of a sort: with a few hundred samples those two would otherwise cost more than the
-network.  Samples are clipped to the action set, so every candidate is admissible.
+The random numbers of an iteration are shared by all states, and the elite is found by a threshold instead of
+a sort: with a few hundred samples those two would otherwise cost more than the network.  States are searched
+in small groups, so that one slow state keeps only its group waiting and a group's samples stay in the cache.
+Samples are clipped to the action set, so every candidate is admissible.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from caql.actions import Box
 from caql.errors import CaqlError
 from caql.maxq.problem import Problem, Solution, Status, row_by_row
-from caql.networks import folded_value
+from caql.networks import FoldedNetwork, folded_value
+
+GROUPS = (8, 4)
+"""States searched together, where the batch divides so; otherwise the whole batch."""
+RESOLUTION = 4
+"""Roundings of a value: elites closer than that cannot come closer, whatever tolerance is asked for."""
 
 
 class _Search(NamedTuple):
@@ -70,21 +78,47 @@ class CrossEntropy:
     def solve(self, problem: Problem, key: Any) -> Solution:
         box, start, wanted = row_by_row(problem)
         batch, size = start.shape
-        values = folded_value(problem.network, start)
+        noise = jax.random.normal(key, (self.iterations, self.samples, 1, size))
+        tolerances = [jnp.broadcast_to(each, batch) for each in (problem.tolerance, problem.relative_tolerance)]
+        rows = (problem.network.first_bias, box, start, wanted, *tolerances)
+        group = next((size for size in GROUPS if batch % size == 0), batch)
+
+        def search(rows: tuple[Any, ...]) -> _Search:
+            first_bias, *rest = rows
+            return self._search(problem.network._replace(first_bias=first_bias), noise, *rest)
+
+        grouped = jax.tree.map(lambda column: column.reshape(-1, group, *column.shape[1:]), rows)
+        ended = jax.lax.map(search, grouped)._replace(iteration=None)
+        ended = jax.tree.map(lambda column: column.reshape(batch, *column.shape[2:]), ended)
+        status = jnp.where(ended.moving, Status.LIMIT, Status.CONVERGED)
+        status = jnp.where(wanted, status, Status.SKIPPED).astype(jnp.int8)
+        return Solution(ended.actions, ended.values, jnp.full_like(ended.values, jnp.inf), status, ended.work)
+
+    def _search(
+        self,
+        network: FoldedNetwork,
+        noise: jax.Array,
+        box: Box,
+        start: jax.Array,
+        wanted: jax.Array,
+        tolerance: jax.Array,
+        relative: jax.Array,
+    ) -> _Search:
+        """A group of states, until all of them are at rest."""
+        relative = jnp.maximum(relative, RESOLUTION * float(np.finfo(start.dtype).eps))
 
         def step(search: _Search) -> _Search:
-            noise = jax.random.normal(jax.random.fold_in(key, search.iteration), (self.samples, 1, size))
-            actions = box.clip(search.mean + search.spread * noise)
-            values = folded_value(problem.network, actions)
+            actions = box.clip(search.mean + search.spread * noise[search.iteration])
+            values = folded_value(network, actions)
             elite = (values >= elite_threshold(values, self.elites)).astype(values.dtype)
             count = elite.sum(axis=0)[:, None]
-            mean = jnp.einsum("nb,nbd->bd", elite, actions) / count
-            spread = jnp.sqrt(jnp.einsum("nb,nbd->bd", elite, (actions - mean) ** 2) / count)
+            mean = jnp.sum(elite[:, :, None] * actions, axis=0) / count
+            spread = jnp.sqrt(jnp.sum(elite[:, :, None] * (actions - mean) ** 2, axis=0) / count)
             top = jnp.argmax(values, axis=0)
             top_value = jnp.max(values, axis=0)
             top_action = jnp.take_along_axis(actions, top[None, :, None], axis=0)[0]
             elite_mean = (elite * values).sum(axis=0) / count[:, 0]
-            scale = jnp.maximum(problem.tolerance, problem.relative_tolerance * jnp.abs(top_value))
+            scale = jnp.maximum(tolerance, relative * jnp.abs(top_value))
             # At rest when the elite agree among themselves and with the elite before.
             still = (jnp.abs(elite_mean - search.previous) < scale) & (top_value - elite_mean < scale)
             better = (top_value > search.values) & search.moving
@@ -100,6 +134,7 @@ class CrossEntropy:
                 search.work + search.moving,
             )
 
+        values = folded_value(network, start)
         first = _Search(
             iteration=jnp.int32(0),
             mean=start,
@@ -108,9 +143,6 @@ class CrossEntropy:
             values=values,
             previous=jnp.full_like(values, -jnp.inf),
             moving=wanted,
-            work=jnp.zeros(batch, jnp.int32),
+            work=jnp.zeros(len(start), jnp.int32),
         )
-        ended = jax.lax.while_loop(lambda s: (s.iteration < self.iterations) & jnp.any(s.moving), step, first)
-        status = jnp.where(ended.moving, Status.LIMIT, Status.CONVERGED)
-        status = jnp.where(wanted, status, Status.SKIPPED).astype(jnp.int8)
-        return Solution(ended.actions, ended.values, jnp.full_like(values, jnp.inf), status, ended.work)
+        return jax.lax.while_loop(lambda s: (s.iteration < self.iterations) & jnp.any(s.moving), step, first)

@@ -1,7 +1,7 @@
 """CAQL: Q-learning whose greedy action is found by a plug-in max-Q solver (Appendix B).
 
 One minibatch: fold the next states away, let the speed-ups plan, solve max-Q, label, descend on the
-Bellman loss and on the action function's, move the targets.  With a traceable solver the S minibatches
+Bellman loss and on the action function's, move the targets.  With a solver that runs inside `jit` the S minibatches
 of an epoch are one jitted scan; otherwise two jitted halves stand around the solver on the host.
 """
 
@@ -23,6 +23,7 @@ from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
 from caql.maxq.gradient_ascent import GradientAscent
 from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.solvers import inside_jit
 from caql.networks import fold_state, folded_value, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -179,7 +180,8 @@ class CAQL:
         self.pose = jax.jit(self._pose)
         self.start = jax.jit(self._start)
         self.advance = jax.jit(self._advance, donate_argnums=(0, 1))
-        self.solve = jax.jit(config.solver.solve) if config.solver.traceable else config.solver.solve
+        self.inside_jit = inside_jit(config.solver)
+        self.solve = config.solver.solve if self.inside_jit is None else jax.jit(self.inside_jit)
 
     def _make_action_function(self) -> ActionFunction:
         config, spec = self.config, self.spec
@@ -201,7 +203,7 @@ class CAQL:
 
     def update(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, Any]]:
         before = int(state.step)
-        if self.config.solver.traceable:
+        if self.inside_jit is not None:
             state, statistics = self.scan(state, batches, key)
         else:
             state, statistics = self._update_around_host_solver(state, batches, key)
@@ -233,7 +235,7 @@ class CAQL:
 
     def probe(self, state: CAQLState, batches: Batch, key: jax.Array) -> dict[str, float]:
         """Time max-Q alone on each minibatch: inside the scan it cannot be told from the rest."""
-        if not self.config.solver.traceable:
+        if self.inside_jit is None:
             return {}
         seconds, per_state = [], []
         for row in range(-1, len(batches.rewards)):
@@ -377,10 +379,13 @@ class CAQL:
         return state, following, {name: totals[name] + found[name] for name in STATISTICS}
 
     def _scan(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, jax.Array]]:
+        solve = self.inside_jit
+        assert solve is not None
+
         def one(state: CAQLState, inputs: tuple[Batch, jax.Array]) -> tuple[CAQLState, dict[str, jax.Array]]:
             batch, step_key = inputs
             posed = self._pose(state, batch)
-            return self._learn(state, batch, posed, self.config.solver.solve(posed.problem, step_key))
+            return self._learn(state, batch, posed, solve(posed.problem, step_key))
 
         keys = jax.random.split(key, len(batches.rewards))
         state, statistics = jax.lax.scan(one, state, (batches, keys))

@@ -97,12 +97,14 @@ def _warm_up(config: Any, aside: Path) -> None:
 
     from caql.actions import make_box
     from caql.maxq.problem import Problem
+    from caql.maxq.solvers import inside_jit
     from caql.networks import fold_state, init_layers
 
     network = fold_state(init_layers(jax.random.key(0), (3, 4, 4, 1)), jax.numpy.zeros((1, 1)))
     with (aside / "compilation.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        solver.solve(Problem(network, make_box([-1.0, -1.0], [1.0, 1.0])), None)
+        solve = inside_jit(solver) or solver.solve
+        solve(Problem(network, make_box([-1.0, -1.0], [1.0, 1.0])), None)
 
 
 @contextlib.contextmanager

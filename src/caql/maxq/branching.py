@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from caql.maxq.compilation import allocating, compiled, entry, seconds, take
+from caql.maxq.compilation import allocating, compiled, seconds, take
 from caql.maxq.evaluation import Limits, Room, allowed, become_child, begin, evaluate, make_room
 from caql.maxq.presolve import Stack, folded_q
 from caql.maxq.relaxation import Floats, Node
@@ -116,7 +116,7 @@ def pop(heap: np.ndarray, keys: Floats, size: int) -> None:
     heap[i] = slot
 
 
-@entry
+@allocating
 def maximise_rows(
     stack: Stack,
     low: Floats,
@@ -131,8 +131,7 @@ def maximise_rows(
     """Rows `counter[0]` to `counter[1]` of the batch, save those that other threads take from the same counter.
 
     `actions` holds the warm starts and receives the actions; `answer` has one row per state: value, upper bound,
-    status, nodes, pivots.  One function, because Numba optimises everything below a function again for every
-    function above it.
+    status, nodes, pivots.
     """
     d = stack.sizes[0]
     neurons, widest = np.int64(0), np.int64(1)

@@ -28,6 +28,8 @@ SOURCES = (
     "tableau.py",
     "evaluation.py",
     "branching.py",
+    "native.py",
+    "custom_call.py",
 )
 
 
@@ -36,34 +38,55 @@ def _stamp() -> tuple[float, int]:
     return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
 
 
-def entry(function: Function) -> Function:
-    """Compile on first call, keep the machine code on disk, and release the interpreter's lock while it runs."""
-    return _compile(function, counted=True, called_from_python=True)
+def called_from_c(function: Function) -> Function:
+    """A function of one integer, an address, with an address of its own (`address_of`); kept on disk as machine code.
+
+    The bridge from Python takes long to compile, so there is none: Python calls by address as C does, which also
+    releases the interpreter's lock.
+    """
+    return _compile(function, counted=True, called_from_c=True)
 
 
 def allocating(function: Function) -> Function:
-    """As `entry`, for functions that only compiled ones call: the bridge from Python takes longest to compile."""
-    return _compile(function, counted=True, called_from_python=False)
+    """As `called_from_c`, for functions that only compiled ones call."""
+    return _compile(function, counted=True)
 
 
 def compiled(function: Function) -> Function:
     """As `allocating`, for functions that make no arrays: they need not count references to the ones they get."""
-    return _compile(function, counted=False, called_from_python=False)
+    return _compile(function, counted=False)
 
 
-def _compile(function: Function, counted: bool, called_from_python: bool) -> Function:
+def address_of(function: Any) -> int:
+    """Where the machine code of a `called_from_c` function lives; compiles it the first time."""
+    function.compile((types.int64,))
+    (result,) = function.overloads.values()
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+
+
+def _compile(function: Function, counted: bool, called_from_c: bool = False) -> Function:
     dispatcher = numba.njit(
         cache=True,
         nogil=True,
         error_model="numpy",
         fastmath={"contract", "reassoc", "nsz"},
         _nrt=counted,
-        no_cpython_wrapper=not called_from_python,
-        no_cfunc_wrapper=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=not called_from_c,
     )(function)
     with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
         dispatcher._cache._cache_file._source_stamp = _stamp()
     return cast(Function, dispatcher)
+
+
+@intrinsic
+def pointer(_: Any, address: Any) -> Any:
+    """An address as what `numba.carray` takes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(address), generate
 
 
 @intrinsic

@@ -14,10 +14,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +25,6 @@ from caql.errors import CaqlError
 from caql.maxq.problem import Problem, Solution
 
 Floats = NDArray[np.float64]
-WORTH_A_THREAD = 1e-3
-"""Seconds of remaining work, by an estimate that includes the call, for which one more thread is woken."""
 _compilation = threading.Lock()
 _ready = False
 
@@ -61,10 +57,6 @@ class Exact:
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002 - nothing here is random
         """Answer for every row, as NumPy arrays; `key` is not used."""
-        from caql.maxq.branching import maximise_rows
-        from caql.maxq.evaluation import Limits
-        from caql.maxq.presolve import Stack
-
         first_bias = _array("network.first_bias", problem.network.first_bias)
         batch = first_bias.shape[0]
         flat, sizes = _flatten(problem, first_bias.shape[1])
@@ -85,15 +77,12 @@ class Exact:
         else:
             wanted = np.array(np.broadcast_to(np.asarray(problem.mask), (batch,)), np.bool_)
         answer = np.empty((batch, 5))
-        stack = Stack(sizes, flat, first_bias)
-        limits = Limits(0.0, 0.0, int(self.node_limit), float(self.time_limit))
-
-        def solve_rows(counter: NDArray[np.int64]) -> None:
-            maximise_rows(stack, low, high, tolerance, limits, wanted, counter, actions, answer)
-
-        if not _ready:
-            _compile(lambda: solve_rows(np.zeros(2, np.int64)))
-        _share_out(solve_rows, batch, self.threads)
+        counter = np.array([0, batch])
+        limits = np.array([self.node_limit, self.time_limit], np.float64)
+        arrays = (sizes, flat, first_bias, low, high, tolerance, wanted, counter, actions, answer, limits)
+        call = compiled_solver()
+        shape = (batch, sizes.size - 1, first_bias.shape[1], flat.size)
+        call(shape, arrays, self.threads or os.cpu_count() or 1)
         status = answer[:, 2].astype(np.int32)
         return Solution(actions, answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
 
@@ -138,8 +127,8 @@ def _flatten(problem: Problem, width: int) -> tuple[Floats, NDArray[np.int64]]:
     return flat, np.array(sizes, np.int64)
 
 
-def _compile(first_call: Any) -> None:
-    """The first call compiles or loads; only a compilation lasts long enough to be announced."""
+def compiled_solver() -> Callable[..., None]:
+    """`native.call`, after compiling or loading what it calls; only a compilation lasts long enough to be announced."""
     global _ready
     with _compilation:
         if not _ready:
@@ -149,30 +138,12 @@ def _compile(first_call: Any) -> None:
             notice.daemon = True
             notice.start()
             try:
-                first_call()
+                from caql.maxq import native
+
+                native.entry_address()
             finally:
                 notice.cancel()
             _ready = True
+    from caql.maxq.native import call
 
-
-@cache
-def _helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="caql-exact")
-
-
-def _share_out(solve_rows: Any, batch: int, threads: int | None) -> None:
-    """Solve the first rows alone; if the rest looks long enough, share it with helpers, row by row."""
-    allowed = min(batch, threads or os.cpu_count() or 1)
-    probe = max(1, batch // 16) if allowed > 1 else 0
-    rest = np.array([probe, batch])
-    if probe > 0:
-        started = time.perf_counter()
-        solve_rows(np.array([0, probe]))
-        remaining = (time.perf_counter() - started) * (batch - probe) / probe
-        helpers = min(allowed - 1, int(remaining / WORTH_A_THREAD))
-        waiting = [_helpers().submit(solve_rows, rest) for _ in range(helpers)]
-    else:
-        waiting = []
-    solve_rows(rest)
-    for helper in waiting:
-        helper.result()
+    return call

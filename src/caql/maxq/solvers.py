@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import jax
+
 from caql.errors import CaqlError, nearest
-from caql.maxq.problem import Solver
+from caql.maxq.problem import Problem, Solution, Solver
 
 SOLVERS = {
     "ga": "caql.maxq.gradient_ascent:GradientAscent",
@@ -35,3 +39,14 @@ def make_solver(name: str, **settings: object) -> Solver:
             raise CaqlError(f"solver {name!r} has no setting {setting!r}; {nearest(setting, fields)}")
     solver: Solver = cls(**settings)
     return solver
+
+
+def inside_jit(solver: Solver) -> Callable[[Problem, Any], Solution] | None:
+    """The solver's `solve` as `jit` can trace it; None for a solver that has to run on the host."""
+    if solver.traceable:
+        return solver.solve
+    if solver.name != "exact" or jax.default_backend() != "cpu":
+        return None
+    from caql.maxq.custom_call import solve
+
+    return partial(solve, solver)

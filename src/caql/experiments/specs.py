@@ -82,7 +82,12 @@ CHOSEN: dict[tuple[str, str], Settings] = {
     ("naf", "Pendulum"): {"agent.q_learning_rate": 0.0005, "agent.exploration.decay": 0.9999},
     ("ddpg", "Pendulum"): {"agent.actor_learning_rate": 0.0005},
     ("td3", "Pendulum"): {"agent.actor_learning_rate": 0.0005},
-    ("sac", "Pendulum"): {"agent.temperature": "decayed", "agent.temperature_decay": 0.99995},
+    ("td3", "Hopper"): {
+        "agent.critic_learning_rate": 0.0005,
+        "agent.actor_learning_rate": 0.0005,
+        "agent.exploration.decay": 0.9999,
+    },
+    ("sac", "*"): {"agent.temperature": "decayed", "agent.temperature_decay": 0.99995},
 }
 """(method, task name or `task-range` or "*") -> the best configuration's settings; the most special entry counts
 last.  Whatever is not set here is the default of the method's configuration."""

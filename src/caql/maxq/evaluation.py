@@ -289,9 +289,12 @@ def evaluate(
     read_point(d, tab, rows, columns, search.point)
     incumbent = best
     best = offer(net, n, d, search, best)
+    if bound <= allowed(best, limits):
+        return Verdict(-1, bound, best, max(proved, bound), pivots, True)
     if outcome != INFEASIBLE:
         branch = costliest_envelope(net, n, d, node, tab)
-        if best > incumbent or count & (count - 1) == 0:  # elsewhere the climb seldom pays
+        # Elsewhere the climb seldom pays.
+        if best > incumbent or count == 1 or (count >= 16 and count & (count - 1) == 0):
             best = climb(net, n, d, node, tab, rows, columns, search, best)
     cutoff = allowed(best, limits)
     if bound <= cutoff:

@@ -11,6 +11,7 @@ Rows of a batch are independent, so the answer does not depend on the number of 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -57,56 +58,67 @@ class Exact:
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002 - nothing here is random
         """Answer for every row, as NumPy arrays; `key` is not used."""
-        first_bias = _array("network.first_bias", problem.network.first_bias)
-        batch = first_bias.shape[0]
-        flat, sizes = _flatten(problem, first_bias.shape[1])
+        first_bias = np.asarray(problem.network.first_bias)
+        if first_bias.ndim != 2:
+            raise CaqlError(f"network.first_bias has shape {first_bias.shape}, but must have a row for each state")
+        batch, width = first_bias.shape
+        sizes, parameters = _layers(problem, width)
         d = int(sizes[0])
-        low = _array("actions.low", problem.actions.low, (batch, d))
-        high = _array("actions.high", problem.actions.high, (batch, d))
+        # One array holds all the numbers, in the block's order: few calls, and one look for what is not finite.
+        start = problem.warm_start
+        fields: list[tuple[str, Any, tuple[int, ...]]] = [
+            ("network.first_bias", first_bias, (batch, width)),
+            ("actions.low", problem.actions.low, (batch, d)),
+            ("actions.high", problem.actions.high, (batch, d)),
+            ("tolerance", problem.tolerance, (batch,)),
+            ("relative_tolerance", problem.relative_tolerance, (batch,)),
+            ("warm_start", 0.0 if start is None else start, (batch, d)),
+        ]
+        views, numbers = _gather([*parameters, *fields])
+        first_bias, low, high, tolerance, _, actions = views[len(parameters) :]
         if (low > high).any():
             raise CaqlError("actions.low must not exceed actions.high in any action dimension")
-        if problem.warm_start is None:
-            actions = 0.5 * (low + high)
+        if start is None:
+            actions[...] = 0.5 * (low + high)
         else:
-            actions = np.clip(_array("warm_start", problem.warm_start, (batch, d)), low, high)
-        tolerance = np.empty((2, batch))
-        tolerance[0] = _array("tolerance", problem.tolerance, (batch,))
-        tolerance[1] = _array("relative_tolerance", problem.relative_tolerance, (batch,))
-        if problem.mask is None:
-            wanted = np.ones(batch, np.bool_)
-        else:
-            wanted = np.array(np.broadcast_to(np.asarray(problem.mask), (batch,)), np.bool_)
+            np.minimum(np.maximum(actions, low, out=actions), high, out=actions)
+        wanted = np.empty(batch, np.bool_)
+        wanted[...] = True if problem.mask is None else np.asarray(problem.mask)
         answer = np.empty((batch, 5))
         counter = np.array([0, batch])
         limits = np.array([self.node_limit, self.time_limit], np.float64)
-        arrays = (sizes, flat, first_bias, low, high, tolerance, wanted, counter, actions, answer, limits)
-        call = compiled_solver()
-        shape = (batch, sizes.size - 1, first_bias.shape[1], flat.size)
-        call(shape, arrays, self.threads or os.cpu_count() or 1)
+        arrays = (sizes, numbers, first_bias, low, high, tolerance, wanted, counter, actions, answer, limits)
+        count = sum(views[index].size for index in range(len(parameters)))
+        compiled_solver()((batch, sizes.size - 1, width, count), arrays, self.threads or os.cpu_count() or 1)
         status = answer[:, 2].astype(np.int32)
-        return Solution(actions, answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
+        return Solution(actions.copy(), answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
 
 
-def _array(name: str, values: Any, shape: tuple[int, ...] | None = None) -> Floats:
-    """A fresh, writable float64 array: one type, so that there is one compilation."""
-    array = np.array(values, np.float64, order="C")
-    if not np.isfinite(array).all():
-        raise CaqlError(f"{name} must be finite, but has NaN or infinite entries")
-    if shape is not None and array.shape != shape:
+def _gather(parts: list[tuple[str, Any, tuple[int, ...]]]) -> tuple[list[Floats], Floats]:
+    """Named values spread over their shapes, end to end in one array of float64: (a view of each, the array)."""
+    numbers = np.empty(sum(math.prod(shape) for _, _, shape in parts))
+    views, end = [], 0
+    for name, values, shape in parts:
+        start, end = end, end + math.prod(shape)
+        view = numbers[start:end].reshape(shape)
         try:
-            array = np.array(np.broadcast_to(array, shape), order="C")
+            view[...] = values
         except ValueError:
-            raise CaqlError(f"{name} has shape {array.shape}, which does not fit {shape}") from None
-    return array
+            raise CaqlError(f"{name} has shape {np.shape(values)}, which does not fit {shape}") from None
+        views.append(view)
+    if not np.isfinite(numbers).all():
+        name = next(name for (name, _, _), view in zip(parts, views, strict=True) if not np.isfinite(view).all())
+        raise CaqlError(f"{name} must be finite, but has NaN or infinite entries")
+    return views, numbers
 
 
-def _flatten(problem: Problem, width: int) -> tuple[Floats, NDArray[np.int64]]:
-    """The layers' weights and biases end to end, and (actions, hidden sizes...)."""
+def _layers(problem: Problem, width: int) -> tuple[NDArray[np.int64], list[tuple[str, Any, tuple[int, ...]]]]:
+    """(actions, hidden sizes...), and the layers' weights and biases but for the first bias, with name and shape."""
     first = np.asarray(problem.network.action_weights)
     if first.ndim != 2 or first.shape[1] != width:
         raise CaqlError(f"network.action_weights has shape {first.shape}, but first_bias has {width} columns")
     sizes = [first.shape[0]]
-    parts = [first.ravel()]
+    parts: list[tuple[str, Any, tuple[int, ...]]] = [("network.action_weights", first, first.shape)]
     for index, (weights, bias) in enumerate(problem.network.later):
         matrix, vector = np.asarray(weights), np.asarray(bias)
         if matrix.ndim != 2 or matrix.shape[0] != width or vector.shape != matrix.shape[1:]:
@@ -115,16 +127,11 @@ def _flatten(problem: Problem, width: int) -> tuple[Floats, NDArray[np.int64]]:
             )
         sizes.append(width)
         width = matrix.shape[1]
-        parts += (matrix.ravel(), vector)
+        parts.append((f"network.later[{index}] weights", matrix, matrix.shape))
+        parts.append((f"network.later[{index}] bias", vector, vector.shape))
     if width != 1:
         raise CaqlError(f"network must have one output, but has {width}")
-    flat = np.concatenate(parts, dtype=np.float64)
-    if not np.isfinite(flat).all():
-        _array("network.action_weights", first)
-        for index, layer in enumerate(problem.network.later):
-            _array(f"network.later[{index}] weights", layer[0])
-            _array(f"network.later[{index}] bias", layer[1])
-    return flat, np.array(sizes, np.int64)
+    return np.array(sizes, np.int64), parts
 
 
 def compiled_solver() -> Callable[..., None]:

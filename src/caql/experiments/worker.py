@@ -162,8 +162,11 @@ def main() -> None:
     threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
     while (line := jobs.get()) is not None:
         outcome = perform(json.loads(line))
-        answers.write(json.dumps({"kind": outcome.kind, "message": outcome.message}) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps({"kind": outcome.kind, "message": outcome.message}) + "\n")
+            answers.flush()
+        except BrokenPipeError:  # the sweep was killed: nobody is left to hear it
+            os._exit(0)
         if outcome.kind == "stopped":
             return
 

@@ -60,7 +60,7 @@ def make_context(batch, targets=2, hidden=(32, 16), seed=0, scale=1.5):
         actions=BOX,
         discount=0.9,
         taken=q_value(q, batch.states, batch.actions),
-        step=jnp.int32(0),
+        epoch=jnp.int32(0),
     )
 
 
@@ -194,7 +194,7 @@ def test_the_radius_can_decay_and_can_follow_the_states_scale():
 
 
 def test_dynamic_tolerance_by_hand():
-    context = make_context(random_batch(), targets=2)._replace(step=jnp.int32(100))
+    context = make_context(random_batch(), targets=2)._replace(epoch=jnp.int32(100))
     guess = jnp.full((B, D), 0.1)
     batch = context.batch
     value = q_value(context.targets[0], batch.next_states, guess)
@@ -263,6 +263,16 @@ def test_a_learned_hinge_penalty_rises_while_rows_are_violated():
     state, statistics = agent.update(agent.init(KEY), batches, KEY)
     assert float(statistics["hinge_penalty"]) == 0.5
     assert float(state.hinge_penalty) > 0.5
+
+
+def test_schedules_count_epochs_not_training_steps():
+    batches = Batch(*(np.stack([column] * 4) for column in random_batch(rows=16)))
+    config = CAQLConfig(hidden=(6,), cluster_radius=0.5, cluster_decay=0.9)
+    agent = CAQL(config, Spec(N, BOX, epoch_steps=4))
+    state, first = agent.update(agent.init(KEY), batches, KEY)
+    _, second = agent.update(state, batches, KEY)
+    assert float(first["cluster_radius"]) == pytest.approx(0.5)
+    assert float(second["cluster_radius"]) == pytest.approx(0.45)
 
 
 def test_an_audit_measures_and_changes_no_weights():

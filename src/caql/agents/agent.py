@@ -26,10 +26,11 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Spec(NamedTuple):
-    """What an agent must know of a task: the observation's length and the admissible actions."""
+    """What an agent must know of a task: the observation's length, the admissible actions, an epoch's gradient steps."""
 
     observation_size: int
     actions: Box
+    epoch_steps: int = 20
 
     @property
     def action_size(self) -> int:

@@ -76,7 +76,7 @@ class CAQLConfig:
     dynamic_tolerance: float | None = None
     """k1: tolerance = mean |TD error| * k1 * k2^t; None keeps it constant."""
     tolerance_decay: float = 0.9995
-    """k2 of the dynamic tolerance."""
+    """k2 of the dynamic tolerance: its factor after each epoch."""
     tolerance_maximum: float = 100.0
     """Ceiling of the dynamic tolerance."""
     dual_filter: bool = False
@@ -84,7 +84,7 @@ class CAQLConfig:
     cluster_radius: float = 0.0
     """Radius b of the clusters of next states; 0 is no clustering."""
     cluster_decay: float = 1.0
-    """Factor on the radius per training step (k4)."""
+    """Factor on the radius after each epoch (k4)."""
     cluster_p: float = 2.0
     """Exponent of the clusters' metric."""
     cluster_relative: bool = False
@@ -306,7 +306,7 @@ class CAQL:
             actions=self.spec.actions,
             discount=self.config.discount,
             taken=q_value(q, batch.states, batch.actions),
-            step=state.step,
+            epoch=state.step // self.spec.epoch_steps,
         )
 
     def _pose(self, state: CAQLState, batch: Batch) -> Posed:
@@ -355,7 +355,7 @@ class CAQL:
             "clustered": jnp.mean(answer.provenance == EXTRAPOLATED),
             "work": jnp.sum(solution.work * solved) / jnp.maximum(jnp.sum(solved), 1),
             "hinge_penalty": state.hinge_penalty,
-            "cluster_radius": config.cluster_radius * jnp.float32(config.cluster_decay) ** state.step,
+            "cluster_radius": config.cluster_radius * jnp.float32(config.cluster_decay) ** context.epoch,
         }
         return new, statistics
 

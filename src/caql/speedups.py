@@ -121,12 +121,13 @@ class Dual:
 
 def distances(states: jax.Array, p: float) -> jax.Array:
     """The p-metric between all pairs of (B, n) states -> (B, B)."""
-    difference = jnp.abs(states[:, None, :] - states[None, :, :])
+    columns = states.T  # summed over the first axis, so that whole rows of pairs are added at once
+    difference = jnp.abs(columns[:, :, None] - columns[:, None, :])
     if p == float("inf"):
-        return difference.max(axis=-1)
+        return difference.max(axis=0)
     if p == 2.0:
-        return jnp.sqrt(jnp.sum(difference * difference, axis=-1))
-    return jnp.sum(difference**p, axis=-1) ** (1.0 / p)
+        return jnp.sqrt(jnp.sum(difference * difference, axis=0))
+    return jnp.sum(difference**p, axis=0) ** (1.0 / p)
 
 
 def online_centroids(near: jax.Array, need: jax.Array) -> jax.Array:

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Spec(NamedTuple):
-    """What an agent must know of a task: the observation's length, the admissible actions, an epoch's gradient steps."""
+    """What an agent must know: the observation's length, the admissible actions, gradient steps in an epoch."""
 
     observation_size: int
     actions: Box

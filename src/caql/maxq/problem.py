@@ -1,8 +1,8 @@
 """The contract of the plug-in room: one batched question, max over a of Q(x, a), and its answer.
 
 A solver is a frozen dataclass whose fields are its settings.  `traceable` solvers are pure JAX; the others run on the
-host with NumPy arrays, and may have a way into `jit` besides (`solvers.inside_jit`).  Either way the question is a `Problem` and
-the answer a `Solution`; stopping is per state, never by the batch's mean.
+host with NumPy arrays, and may have a way into `jit` besides (`solvers.inside_jit`).  Either way the question is a
+`Problem` and the answer a `Solution`; stopping is per state, never by the batch's mean.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_table_two_needs_two_configurations(tmp_path):
     text = markdown_of(tmp_path)
     assert "## Table 2: returns, all configurations\n" in text
     assert "![Sensitivity" in text
-    assert "agent.temperature: learned -> decayed" in text
+    assert "agent.temperature_decay: 0.99995 -> 0.99999" in text
 
 
 def markdown_of(tmp_path):

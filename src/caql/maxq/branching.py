@@ -11,9 +11,11 @@ cutoff below which something was cut away.  The top of the queue alone would not
 from __future__ import annotations
 
 import numpy as np
+from numba import carray
 
-from caql.maxq.compilation import allocating, compiled, seconds, take
+from caql.maxq.compilation import allocating, called_from_c, compiled, pointer, seconds, take
 from caql.maxq.evaluation import Limits, Room, allowed, become_child, begin, evaluate, make_room
+from caql.maxq.native import FIELDS, PROBED, THREADS, join, share_out, unpack
 from caql.maxq.presolve import Stack, folded_q
 from caql.maxq.relaxation import Floats, Node
 
@@ -116,23 +118,18 @@ def pop(heap: np.ndarray, keys: Floats, size: int) -> None:
     heap[i] = slot
 
 
-@allocating
-def maximise_rows(
-    stack: Stack,
-    low: Floats,
-    high: Floats,
-    tolerance: Floats,
-    limits: Limits,
-    wanted: np.ndarray,
-    counter: np.ndarray,
-    actions: Floats,
-    answer: Floats,
-) -> None:
-    """Rows `counter[0]` to `counter[1]` of the batch, save those that other threads take from the same counter.
+@called_from_c
+def solve_block(address: int) -> int:
+    """The rows of the `native.Block` at an address, save those that other threads take from the same counter.
 
     `actions` holds the warm starts and receives the actions; `answer` has one row per state: value, upper bound,
-    status, nodes, pivots.
+    status, nodes, pivots.  One function, because Numba optimises everything below a function again for every
+    function above it.
     """
+    block = carray(pointer(address), (FIELDS,), np.int64)
+    stack, low, high, tolerance, limits, wanted, counter, actions, answer = unpack(block)
+    helpers = np.empty((max(0, block[THREADS] - 1), FIELDS + 1), np.int64)
+    made, solved, began = 0, 0, seconds()
     d = stack.sizes[0]
     neurons, widest = np.int64(0), np.int64(1)
     for layer in range(1, stack.sizes.size):
@@ -153,8 +150,11 @@ def maximise_rows(
             answer[b, 0] = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
             answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = np.inf, SKIPPED, 0, 0
             continue
-        own = Limits(tolerance[0, b], tolerance[1, b], limits.nodes, limits.time)
         started = seconds()
+        if solved == PROBED and helpers.shape[0] > 0:
+            made = share_out(block, started - began, wanted, b, helpers)
+        solved += 1
+        own = Limits(tolerance[0, b], tolerance[1, b], np.int64(limits[0]), limits[1])
         n, best = begin(stack, b, low[b], high[b], actions[b], room)
         vacancies = pool.shape[0]
         for slot in range(vacancies):
@@ -198,3 +198,5 @@ def maximise_rows(
             vacancies += 1
         answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = proved, status, nodes, pivots
         finish(stack, b, low[b], high[b], actions[b], own, room, answer[b])
+    join(helpers, made)
+    return 0

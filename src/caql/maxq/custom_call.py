@@ -2,7 +2,7 @@
 
 An epoch's minibatches can then be one scan with the proof inside, as they are with gradient ascent.  XLA hands a
 `CallFrame` to the functions registered with it, whose C layout it keeps stable; `serve` reads that frame,
-widens the numbers to float64, and leaves the rest to `native.solve_block`.
+widens the numbers to float64, and leaves the rest to `branching.solve_block`.
 
 Only for the CPU: elsewhere the solver runs on the host, between two compiled halves of a training step.
 """
@@ -25,8 +25,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from caql.maxq.compilation import address_of, allocating, called_from_c, pointer
-from caql.maxq.exact import compiled_solver
-from caql.maxq.native import COUNTER, FIELDS, ITSELF, THREADS, WANTED, Block, entry_address
+from caql.maxq.exact import entry_address
+from caql.maxq.native import COUNTER, FIELDS, ITSELF, THREADS, WANTED, Block
 from caql.maxq.problem import Problem, Solution, row_by_row
 
 TARGET = "caql_exact"
@@ -41,7 +41,7 @@ RECEIVES = np.array(
 """Which fields of the block the operands go to; all but the first layer's bias go to `flat`."""
 
 SOLVER = "caql_solve_block"
-"""The name under which compiled code finds `native.solve_block`."""
+"""The name under which compiled code finds `branching.solve_block`."""
 
 _solve_block = types.ExternalFunction(SOLVER, types.int64(types.int64))
 
@@ -167,7 +167,6 @@ def serve(frame: int) -> int:
 @cache
 def register() -> None:
     """Tell XLA of `serve`; compiles it, or reads it from the disk, the first time."""
-    compiled_solver()
     llvmlite.binding.add_symbol(SOLVER, entry_address())
     function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address_of(serve))
     jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(function), platform="cpu")

@@ -11,12 +11,13 @@ Rows of a batch are independent, so the answer does not depend on the number of 
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,6 @@ from caql.maxq.problem import Problem, Solution
 
 Floats = NDArray[np.float64]
 _compilation = threading.Lock()
-_ready = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,11 @@ class Exact:
         limits = np.array([self.node_limit, self.time_limit], np.float64)
         arrays = (sizes, numbers, first_bias, low, high, tolerance, wanted, counter, actions, answer, limits)
         count = sum(views[index].size for index in range(len(parameters)))
-        compiled_solver()((batch, sizes.size - 1, width, count), arrays, self.threads or os.cpu_count() or 1)
+        shape = (batch, sizes.size - 1, width, count)
+        threads = self.threads or os.cpu_count() or 1
+        addresses = [array.ctypes.data for array in arrays]
+        block = np.array([*shape, *addresses, threads, entry_address()], np.int64)  # a `native.Block`
+        entry()(block.ctypes.data)
         status = answer[:, 2].astype(np.int32)
         return Solution(actions.copy(), answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
 
@@ -134,23 +138,27 @@ def _layers(problem: Problem, width: int) -> tuple[NDArray[np.int64], list[tuple
     return np.array(sizes, np.int64), parts
 
 
-def compiled_solver() -> Callable[..., None]:
-    """`native.call`, after compiling or loading what it calls; only a compilation lasts long enough to be announced."""
-    global _ready
+@cache
+def entry() -> Any:
+    """`branching.solve_block` as a C function of one address; only a compilation lasts long enough to be announced."""
     with _compilation:
-        if not _ready:
-            notice = threading.Timer(
-                1.5, lambda: print("compiling the exact solver, once ...", file=sys.stderr, flush=True)
-            )
-            notice.daemon = True
-            notice.start()
-            try:
-                from caql.maxq import native
+        notice = threading.Timer(
+            1.5, lambda: print("compiling the exact solver, once ...", file=sys.stderr, flush=True)
+        )
+        notice.daemon = True
+        notice.start()
+        try:
+            from caql.maxq.branching import solve_block
+            from caql.maxq.compilation import address_of
 
-                native.entry_address()
-            finally:
-                notice.cancel()
-            _ready = True
-    from caql.maxq.native import call
+            # ctypes releases the interpreter's lock while the function runs.
+            return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address_of(solve_block))
+        finally:
+            notice.cancel()
 
-    return call
+
+def entry_address() -> int:
+    """Where that function lives."""
+    address = ctypes.cast(entry(), ctypes.c_void_p).value
+    assert address is not None
+    return address

@@ -1,28 +1,24 @@
-"""The exact solver behind one C function: `solve_block(address)`, for Python and for XLA's compiled code alike.
+"""What the exact solver is called with, and how it shares its rows: a `Block` of addresses, and native threads.
 
-Everything the solver needs is a `Block`: a row of integers, most of them addresses.  One function serves both callers
-because Numba optimises everything below a function again for every function above it, and the solver takes
-twenty seconds of that.  Rows are shared out to POSIX threads, made when the first rows show that they pay:
-making one costs less than waking a Python thread.
+Python and XLA's compiled code call the same C function, `branching.solve_block`, with the address of a block.  Rows are
+shared out to POSIX threads, made when the first rows show that they pay: making one costs less than waking a
+Python thread.
 """
 
 # mypy: disable-error-code="call-overload,untyped-decorator"
 from __future__ import annotations
 
-import ctypes
 import sys
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import carray
 from numba.core import types
 from numpy.typing import NDArray
 
-from caql.maxq.branching import maximise_rows
-from caql.maxq.compilation import address_of, allocating, called_from_c, pointer, seconds
-from caql.maxq.evaluation import Limits
+from caql.maxq.compilation import allocating, pointer
 from caql.maxq.presolve import Stack
+from caql.maxq.relaxation import Floats
 
 CAN_SHARE = sys.platform != "win32"
 """Whether there are POSIX threads."""
@@ -71,13 +67,27 @@ if CAN_SHARE:
     _join = types.ExternalFunction("pthread_join", types.int32(types.int64, types.int64))
 
 
+class Batch(NamedTuple):
+    """The arrays of a block."""
+
+    stack: Stack
+    low: Floats
+    high: Floats
+    tolerance: Floats
+    limits: Floats
+    wanted: NDArray[np.bool_]
+    counter: Words
+    actions: Floats
+    answer: Floats
+
+
 @allocating
-def solve_rows(block: Words) -> None:
-    """The rows that the block's counter still has to give away."""
+def unpack(block: Words) -> Batch:
+    """The arrays behind the addresses."""
     batch, hidden, width, parameters = block[0], block[1], block[2], block[3]
     sizes = carray(pointer(block[4]), (hidden + 1,), np.int64)
     d = sizes[0]
-    maximise_rows(
+    return Batch(
         Stack(
             sizes,
             carray(pointer(block[5]), (parameters,), np.float64),
@@ -86,12 +96,7 @@ def solve_rows(block: Words) -> None:
         carray(pointer(block[7]), (batch, d), np.float64),
         carray(pointer(block[8]), (batch, d), np.float64),
         carray(pointer(block[9]), (2, batch), np.float64),
-        Limits(
-            0.0,
-            0.0,
-            np.int64(carray(pointer(block[14]), (2,), np.float64)[0]),
-            carray(pointer(block[14]), (2,), np.float64)[1],
-        ),
+        carray(pointer(block[14]), (2,), np.float64),
         carray(pointer(block[10]), (batch,), np.bool_),
         carray(pointer(block[11]), (2,), np.int64),
         carray(pointer(block[12]), (batch, d), np.float64),
@@ -100,66 +105,30 @@ def solve_rows(block: Words) -> None:
 
 
 @allocating
-def probe_end(wanted: np.ndarray, batch: int) -> tuple[int, int]:
-    """The row after the first `PROBED` wanted ones, and how many are wanted after it."""
-    seen, left, end = 0, 0, np.int64(0)
-    for b in range(batch):
-        if wanted[b]:
-            if seen < PROBED:
-                seen += 1
-                end = b + 1
-            else:
-                left += 1
-    return end, left
+def share_out(block: Words, elapsed: float, wanted: NDArray[np.bool_], first: int, helpers: Words) -> int:
+    """Make threads for the rows from `first` on if they are worth it, given the time that `PROBED` rows took.
 
-
-@called_from_c
-def solve_block(address: int) -> int:
-    """Solve all rows of the `Block` at an address, on as many of its threads as the work is worth."""
-    block = carray(pointer(address), (FIELDS,), np.int64)
-    counter = carray(pointer(block[COUNTER]), (2,), np.int64)
-    end = counter[1]
+    `helpers` has a row for each: its own block, and its handle.  Returns how many were made.
+    """
     left = 0
-    if CAN_SHARE and block[THREADS] > 1:
-        counter[1], left = probe_end(carray(pointer(block[WANTED]), (block[BATCH],), np.bool_), block[BATCH])
-        if left == 0:
-            counter[1] = end
-    # A row for each helper: its own block, and its handle.
-    helpers = np.empty((max(1, block[THREADS]), FIELDS + 1), np.int64)
+    for b in range(first, block[BATCH]):
+        left += wanted[b]
+    worth = np.int64(elapsed / PROBED * left / WORTH_A_THREAD)
     made = 0
-    while True:
-        started = seconds()
-        solve_rows(block)
-        if counter[1] == end:
+    for helper in range(min(helpers.shape[0], left - 1, worth)):
+        for field in range(FIELDS):
+            helpers[helper, field] = block[field]
+        helpers[helper, THREADS] = 1
+        row = np.int64(helpers[helper].ctypes.data)
+        if not CAN_SHARE or _create(row + 8 * FIELDS, 0, block[ITSELF], row) != 0:
             break
-        counter[0], counter[1] = counter[1], end
-        worth = np.int64((seconds() - started) / PROBED * left / WORTH_A_THREAD)
-        for helper in range(min(block[THREADS] - 1, left - 1, worth)):
-            for field in range(FIELDS):
-                helpers[helper, field] = block[field]
-            helpers[helper, THREADS] = 1
-            row = np.int64(helpers[helper].ctypes.data)
-            if not CAN_SHARE or _create(row + 8 * FIELDS, 0, block[ITSELF], row) != 0:
-                break
-            made += 1
+        made += 1
+    return made
+
+
+@allocating
+def join(helpers: Words, made: int) -> None:
+    """Wait for the threads that were made."""
     for helper in range(made):
         if CAN_SHARE:
             _join(helpers[helper, FIELDS], 0)
-    return 0
-
-
-@cache
-def entry_address() -> int:
-    """Where `solve_block` lives; compiles it, or reads it from the disk, the first time."""
-    return address_of(solve_block)
-
-
-def call(shape: tuple[int, int, int, int], arrays: tuple[NDArray[Any], ...], threads: int) -> None:
-    """`solve_block` on NumPy arrays: the first four fields of a `Block`, then the arrays, in the block's order."""
-    block = np.array([*shape, *(array.ctypes.data for array in arrays), threads, entry_address()], np.int64)
-    _caller()(block.ctypes.data)
-
-
-@cache
-def _caller() -> Any:
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(entry_address())

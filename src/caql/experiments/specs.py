@@ -73,14 +73,11 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 """Appendix D's hyper-parameters, by method."""
 
 # From the search of docs/experiments.md: one seed, 40,000 steps, nine points of the grid on Pendulum in [-1, 1]
-# and five on Hopper in [-1, 1]; CAQL's on Pendulum from five runs of 100,000 steps in [-0.66, 0.66], because what
-# separates its settings there comes later.  Its solvers share one choice: they solve the same problem.
-_CAQL_PENDULUM: Settings = {"agent.exploration.decay": 0.9999}
+# and five on Hopper in [-1, 1]; CAQL's from runs of 100,000 steps, because what separates its settings comes later.
+# Its solvers share one choice: they solve the same problem.
+_CAQL: Settings = {"agent.exploration.decay": 0.9999}
 CHOSEN: dict[tuple[str, str], Settings] = {
-    ("caql-exact", "Pendulum"): _CAQL_PENDULUM,
-    ("caql-mip", "Pendulum"): _CAQL_PENDULUM,
-    ("caql-ga", "Pendulum"): _CAQL_PENDULUM,
-    ("caql-cem", "Pendulum"): _CAQL_PENDULUM,
+    **{(method, "*"): _CAQL for method in ("caql-exact", "caql-mip", "caql-ga", "caql-cem")},
     ("naf", "Pendulum"): {"agent.q_learning_rate": 0.0005, "agent.exploration.decay": 0.9999},
     ("ddpg", "Pendulum"): {"agent.actor_learning_rate": 0.0005},
     ("td3", "Pendulum"): {"agent.actor_learning_rate": 0.0005},

@@ -24,13 +24,14 @@ from caql.maxq.exact import Exact
 from caql.training import Training
 
 EXACT = {"solver": Exact(threads=1), "relative_tolerance": 1e-4}
+DYNAMIC = EXACT | {"dynamic_tolerance": 1.0, "tolerance": 1e-4}
+# Radii in mean state lengths, as in Table 3.
+FILTERED = DYNAMIC | {"dual_filter": True, "cluster_relative": True}
 SETTINGS = {
     "exact": EXACT,
-    "exact + DTol(1, 1e-4)": EXACT | {"dynamic_tolerance": 1.0, "tolerance": 1e-4},
-    "exact + DTol + DF + C(0.25)": EXACT
-    | {"dynamic_tolerance": 1.0, "tolerance": 1e-4, "dual_filter": True}
-    # Radii in mean state lengths, as in Table 3.
-    | {"cluster_radius": 0.25, "cluster_relative": True},
+    "exact + DTol(1, 1e-4)": DYNAMIC,
+    "exact + DTol + DF + C(0.25)": FILTERED | {"cluster_radius": 0.25},
+    "exact + DTol + DF + C(0.5)": FILTERED | {"cluster_radius": 0.5},
 }
 
 

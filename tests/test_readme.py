@@ -23,3 +23,13 @@ def test_every_command_of_the_readme_exists():
 
     for command in re.findall(r"^\s*caql (\w+)", README, re.M):
         assert command in COMMANDS
+
+
+def test_the_table_of_returns_is_what_the_committed_runs_give(tmp_path):
+    from caql.experiments.report import build, write
+
+    write(build(Path(__file__).parent.parent / "results" / "paper"), tmp_path)
+    rows = (tmp_path / "summary.md").read_text().strip().splitlines()
+    assert len(rows) > 2
+    for row in rows:
+        assert row in README.splitlines()

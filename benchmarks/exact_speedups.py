@@ -1,6 +1,6 @@
 """What the speed-ups save when max-Q is solved exactly: time per training step and return, side by side.
 
-    python benchmarks/exact_speedups.py [--tasks Hopper HalfCheetah] [--train-steps 20000] [--seeds 1]
+    python benchmarks/exact_speedups.py [--tasks Hopper HalfCheetah] [--train-steps 20000] [--seeds 1] [--settings ...]
 
 One run of each setting with the same seed after the other.  Times are processor time of one thread: on an idle
 machine the same as the time on the wall, on a busy one the better estimate of it.
@@ -56,16 +56,18 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["Hopper", "HalfCheetah"])
     parser.add_argument("--train-steps", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     options = parser.parse_args()
     print("| task | setting | ms a step | times faster | filtered | clustered | nodes | last return (each seed) |")
     print("|---|---|---|---|---|---|---|---|")
     for task in options.tasks:
         plain = 0.0
-        for name, settings in SETTINGS.items():
+        for name in options.settings:
             found = []
-            for seed in range(options.seeds):
+            for seed in range(options.first_seed, options.first_seed + options.seeds):
                 training = Training(
-                    RunConfig(task, train_steps=options.train_steps, seed=seed, agent=CAQLConfig(**settings))
+                    RunConfig(task, train_steps=options.train_steps, seed=seed, agent=CAQLConfig(**SETTINGS[name]))
                 )
                 seconds = timed(training)
                 for _ in training.epochs():

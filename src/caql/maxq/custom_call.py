@@ -27,11 +27,10 @@ from numba.extending import intrinsic
 from caql.maxq.compilation import address_of, allocating, called_from_c, pointer
 from caql.maxq.exact import entry_address
 from caql.maxq.native import COUNTER, FIELDS, ITSELF, THREADS, WANTED, Block
-from caql.maxq.problem import Problem, Solution, row_by_row
+from caql.maxq.problem import Problem, Solution, Status, row_by_row
 
 TARGET = "caql_exact"
-FAILED = 3
-"""`Status.FAILED`."""
+FAILED = int(Status.FAILED)
 FIXED = 8
 """Operands besides the later layers: first bias, action weights, low, high, start, tolerances, limits, wanted."""
 SIZES, ANSWER = Block._fields.index("sizes"), Block._fields.index("answer")

@@ -16,8 +16,9 @@ import math
 import os
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,6 +97,16 @@ class Exact:
         entry()(block.ctypes.data)
         status = answer[:, 2].astype(np.int32)
         return Solution(actions.copy(), answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
+
+    def inside_jit(self) -> Callable[[Problem, Any], Solution] | None:
+        """What compiled code calls instead of `solve`, in float32; only on the CPU."""
+        import jax
+
+        if jax.default_backend() != "cpu":
+            return None
+        from caql.maxq.custom_call import solve
+
+        return partial(solve, self)
 
 
 def _gather(parts: list[tuple[str, Any, tuple[int, ...]]]) -> tuple[list[Floats], Floats]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
+from caql.maxq.block import FIELDS, THREADS
 from caql.maxq.compilation import allocating, called_from_c, compiled, pointer, seconds, take
 from caql.maxq.evaluation import Limits, Room, allowed, become_child, begin, evaluate, make_room
-from caql.maxq.native import FIELDS, PROBED, THREADS, join, share_out, unpack
+from caql.maxq.native import PROBED, join, share_out, unpack
 from caql.maxq.presolve import Stack, folded_q
 from caql.maxq.relaxation import Floats, Node
 
@@ -120,7 +121,7 @@ def pop(heap: np.ndarray, keys: Floats, size: int) -> None:
 
 @called_from_c
 def solve_block(address: int) -> int:
-    """The rows of the `native.Block` at an address, save those that other threads take from the same counter.
+    """The rows of the `Block` at an address, save those that other threads take from the same counter.
 
     `actions` holds the warm starts and receives the actions; `answer` has one row per state: value, upper bound,
     status, nodes, pivots.  One function, because Numba optimises everything below a function again for every

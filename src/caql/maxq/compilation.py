@@ -20,8 +20,12 @@ from numba.core import types
 from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+NATURAL = 0x7FFFFFFF
+"""`size & NATURAL` is `size`, but tells the compiler that it is not negative.  Python counts negative indices from the
+end, and a loop over `row[size + i]` that might have to is not vectorised."""
 SOURCES = (
     "compilation.py",
+    "block.py",
     "presolve.py",
     "relaxation.py",
     "simplex.py",

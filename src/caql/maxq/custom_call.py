@@ -24,9 +24,9 @@ from numba import carray
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from caql.maxq.block import COUNTER, FIELDS, ITSELF, THREADS, WANTED, Block
 from caql.maxq.compilation import address_of, allocating, called_from_c, pointer
 from caql.maxq.exact import entry_address
-from caql.maxq.native import COUNTER, FIELDS, ITSELF, THREADS, WANTED, Block
 from caql.maxq.problem import Problem, Solution, Status, row_by_row
 
 TARGET = "caql_exact"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from caql.maxq.compilation import allocating, compiled
+from caql.maxq.compilation import NATURAL, allocating, compiled
 from caql.maxq.presolve import Affine, Stack, presolve
 from caql.maxq.relaxation import (
     Compact,
@@ -86,6 +86,7 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
         np.empty((n + 1, columns + 1)),
         np.empty(n + 1, np.int64),
         np.empty(columns + 5),
+        np.empty(columns + 1, np.int64),
         np.empty(n),
         np.empty(n),
         np.empty((d + 1, n)),
@@ -93,10 +94,7 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
         np.empty(variables, np.int64),
     )
     affine = Affine(np.empty((columns, w)), np.empty(w), np.empty((columns, w)), np.empty(w))
-    wide = (columns, w)
-    planes = Planes(
-        np.empty(wide), np.empty(wide), np.empty(w), np.empty(w), np.empty(w), np.empty(w), np.empty(w), np.empty(w)
-    )
+    planes = Planes(np.empty((columns, 2 * w)), np.empty(2 * w), np.empty(2 * w), np.empty(2 * w))
     search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n), np.empty(2))
     return Room(net, node, scratch, tab, affine, planes, search)
 
@@ -104,6 +102,7 @@ def make_room(actions: int, neurons: int, widest: int) -> Room:
 @compiled
 def value_at(net: Compact, n: int, d: int, search: Search) -> float:
     """Q of the presolved network at `search.point`; leaves the pre-activations in `search.pre`."""
+    n, d = n & NATURAL, d & NATURAL
     for i in range(n + 1):
         y = net.constant[i]
         for k in range(d):
@@ -135,6 +134,7 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
     Reads the reduced costs that `read_multipliers` leaves behind.
     """
     choice, best = -1, -1.0
+    n, d = n & NATURAL, d & NATURAL
     kinks = 0
     for i in range(n):
         kinks += net.first[i] == 0

@@ -12,6 +12,7 @@ Rows of a batch are independent, so the answer does not depend on the number of 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import os
 import sys
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caql.errors import CaqlError
+from caql.maxq.block import FIELDS, Block
 from caql.maxq.problem import Problem, Solution
 
 Floats = NDArray[np.float64]
@@ -64,8 +66,8 @@ class Exact:
             raise CaqlError(f"network.first_bias has shape {first_bias.shape}, but must have a row for each state")
         batch, width = first_bias.shape
         sizes, parameters = _layers(problem, width)
-        d = int(sizes[0])
-        # One array holds all the numbers, in the block's order: few calls, and one look for what is not finite.
+        d = sizes[0]
+        # One array holds all the numbers: few calls, and one look for what is not finite.
         start = problem.warm_start
         fields: list[tuple[str, Any, tuple[int, ...]]] = [
             ("network.first_bias", first_bias, (batch, width)),
@@ -75,26 +77,45 @@ class Exact:
             ("relative_tolerance", problem.relative_tolerance, (batch,)),
             ("warm_start", 0.0 if start is None else start, (batch, d)),
         ]
-        views, numbers = _gather([*parameters, *fields])
-        first_bias, low, high, tolerance, _, actions = views[len(parameters) :]
+        spare = 2 + 5 * batch
+        views, starts, numbers = _gather([*parameters, *fields], spare)
+        _, low, high, _, _, actions = views[len(parameters) :]
         if (low > high).any():
             raise CaqlError("actions.low must not exceed actions.high in any action dimension")
         if start is None:
             actions[...] = 0.5 * (low + high)
         else:
             np.minimum(np.maximum(actions, low, out=actions), high, out=actions)
+        limits, answer = numbers[-spare : 2 - spare], numbers[2 - spare :].reshape((batch, 5))
+        limits[:] = self.node_limit, self.time_limit
         wanted = np.empty(batch, np.bool_)
         wanted[...] = True if problem.mask is None else np.asarray(problem.mask)
-        answer = np.empty((batch, 5))
-        counter = np.array([0, batch])
-        limits = np.array([self.node_limit, self.time_limit], np.float64)
-        arrays = (sizes, numbers, first_bias, low, high, tolerance, wanted, counter, actions, answer, limits)
-        count = sum(views[index].size for index in range(len(parameters)))
-        shape = (batch, sizes.size - 1, width, count)
-        threads = self.threads or os.cpu_count() or 1
-        addresses = [array.ctypes.data for array in arrays]
-        block = np.array([*shape, *addresses, threads, entry_address()], np.int64)  # a `native.Block`
-        entry()(block.ctypes.data)
+        integers = np.empty(FIELDS + len(sizes) + 2, np.int64)
+        # An address costs a microsecond, so there are three of them, and the rest is counting.
+        here, there = integers.ctypes.data, numbers.ctypes.data
+        flat, first, lows, highs, gaps, _, points = (there + 8 * at for at in [0, *starts[len(parameters) :]])
+        end = there + 8 * numbers.size
+        block = Block(
+            batch=batch,
+            hidden=len(sizes) - 1,
+            width=width,
+            parameters=starts[len(parameters)],
+            sizes=here + 8 * FIELDS,
+            flat=flat,
+            first_bias=first,
+            low=lows,
+            high=highs,
+            tolerance=gaps,
+            wanted=wanted.ctypes.data,
+            counter=here + 8 * (FIELDS + len(sizes)),
+            actions=points,
+            answer=end - 40 * batch,
+            limits=end - 8 * spare,
+            threads=self.threads or os.cpu_count() or 1,
+            itself=entry_address(),
+        )
+        integers[:] = (*block, *sizes, 0, batch)
+        entry()(here)
         status = answer[:, 2].astype(np.int32)
         return Solution(actions.copy(), answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
 
@@ -109,25 +130,28 @@ class Exact:
         return partial(solve, self)
 
 
-def _gather(parts: list[tuple[str, Any, tuple[int, ...]]]) -> tuple[list[Floats], Floats]:
-    """Named values spread over their shapes, end to end in one array of float64: (a view of each, the array)."""
-    numbers = np.empty(sum(math.prod(shape) for _, _, shape in parts))
-    views, end = [], 0
-    for name, values, shape in parts:
-        start, end = end, end + math.prod(shape)
+def _gather(parts: list[tuple[str, Any, tuple[int, ...]]], spare: int) -> tuple[list[Floats], list[int], Floats]:
+    """Named values spread over their shapes, end to end in one array of float64, with some room after them.
+
+    Returns a view of each, where each starts, and the array.
+    """
+    ends = list(itertools.accumulate((math.prod(shape) for _, _, shape in parts), initial=0))
+    numbers = np.empty(ends[-1] + spare)
+    views = []
+    for (name, values, shape), start, end in zip(parts, ends, ends[1:], strict=False):
         view = numbers[start:end].reshape(shape)
         try:
             view[...] = values
         except ValueError:
             raise CaqlError(f"{name} has shape {np.shape(values)}, which does not fit {shape}") from None
         views.append(view)
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(numbers[: ends[-1]]).all():
         name = next(name for (name, _, _), view in zip(parts, views, strict=True) if not np.isfinite(view).all())
         raise CaqlError(f"{name} must be finite, but has NaN or infinite entries")
-    return views, numbers
+    return views, ends[:-1], numbers
 
 
-def _layers(problem: Problem, width: int) -> tuple[NDArray[np.int64], list[tuple[str, Any, tuple[int, ...]]]]:
+def _layers(problem: Problem, width: int) -> tuple[list[int], list[tuple[str, Any, tuple[int, ...]]]]:
     """(actions, hidden sizes...), and the layers' weights and biases but for the first bias, with name and shape."""
     first = np.asarray(problem.network.action_weights)
     if first.ndim != 2 or first.shape[1] != width:
@@ -146,7 +170,7 @@ def _layers(problem: Problem, width: int) -> tuple[NDArray[np.int64], list[tuple
         parts.append((f"network.later[{index}] bias", vector, vector.shape))
     if width != 1:
         raise CaqlError(f"network must have one output, but has {width}")
-    return np.array(sizes, np.int64), parts
+    return sizes, parts
 
 
 @cache
@@ -168,6 +192,7 @@ def entry() -> Any:
             notice.cancel()
 
 
+@cache
 def entry_address() -> int:
     """Where that function lives."""
     address = ctypes.cast(entry(), ctypes.c_void_p).value

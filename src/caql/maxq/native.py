@@ -1,7 +1,7 @@
-"""What the exact solver is called with, and how it shares its rows: a `Block` of addresses, and native threads.
+"""What the exact solver does with the `Block` it is called with: find the arrays, and share out the rows.
 
-Python and XLA's compiled code call the same C function, `branching.solve_block`, with the address of a block.  Rows are
-shared out to POSIX threads, made when the first rows show that they pay; compiled code has no Python thread to wake.
+Rows are shared out to POSIX threads, made when the first row shows that they pay; compiled code has no Python thread
+to wake.
 """
 
 # mypy: disable-error-code="call-overload,untyped-decorator"
@@ -15,6 +15,7 @@ from numba import carray
 from numba.core import types
 from numpy.typing import NDArray
 
+from caql.maxq.block import BATCH, FIELDS, ITSELF, THREADS
 from caql.maxq.compilation import allocating, pointer
 from caql.maxq.presolve import Stack
 from caql.maxq.relaxation import Floats
@@ -23,42 +24,10 @@ CAN_SHARE = sys.platform != "win32"
 """Whether there are POSIX threads."""
 WORTH_A_THREAD = 2e-4
 """Seconds of remaining work for which one more thread is made; below half a millisecond it gains a fifth at best."""
-PROBED = 2
+PROBED = 1
 """Rows solved alone before that is decided."""
 
 
-class Block(NamedTuple):
-    """A batch of problems.  Arrays by address: float64, except sizes and counter (int64) and wanted (bytes)."""
-
-    batch: int
-    hidden: int
-    """Hidden layers."""
-    width: int
-    """Units of the first."""
-    parameters: int
-    """Length of `flat`."""
-    sizes: int
-    flat: int
-    first_bias: int
-    low: int
-    high: int
-    tolerance: int
-    """(2, batch): absolute, relative."""
-    wanted: int
-    counter: int
-    """(2,): the next row, and the row to stop before."""
-    actions: int
-    answer: int
-    limits: int
-    """(2,) floats: nodes, seconds."""
-    threads: int
-    """At most so many."""
-    itself: int
-    """The address of `solve_block`, for the threads that it makes."""
-
-
-FIELDS = len(Block._fields)
-BATCH, WANTED, COUNTER, THREADS, ITSELF = map(Block._fields.index, ("batch", "wanted", "counter", "threads", "itself"))
 Words = NDArray[np.int64]
 
 if CAN_SHARE:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from caql.maxq.compilation import compiled
+from caql.maxq.compilation import NATURAL, compiled
 from caql.maxq.relaxation import Compact, Floats, Integers, Node, Planes, bound_layer
 
 
@@ -42,7 +42,7 @@ def presolve(
 ) -> int:
     """Fill `net` and the root's bounds for one state; returns the number of unstable neurons."""
     sizes, flat = stack.sizes, stack.flat
-    d = sizes[0]
+    d = sizes[0] & NATURAL
     hidden = sizes.size - 1
     width = stack.first_bias.shape[1]
     columns, constant, following, following_constant = affine
@@ -58,11 +58,12 @@ def presolve(
     offset = d * width
     n = np.int64(0)
     for layer in range(hidden):
-        start = n
+        start = n & NATURAL
+        width &= NATURAL
         for j in range(width):
-            planes.up_constant[j] = constant[j]
+            planes.constant[j] = constant[j]
         bound_layer(net, d, start, columns, np.int64(0), width, root, planes)
-        outputs = sizes[layer + 2] if layer + 1 < hidden else 1
+        outputs = (sizes[layer + 2] if layer + 1 < hidden else 1) & NATURAL
         bias = offset + width * outputs
         for o in range(outputs):
             following_constant[o] = flat[bias + o]
@@ -70,8 +71,8 @@ def presolve(
             for o in range(outputs):
                 following[k, o] = 0.0
         for j in range(width):
-            up, lowest = planes.up[j], planes.low[j]
-            weights = offset + j * outputs
+            up, lowest = planes.up[j], -planes.up[width + j]
+            weights = (offset + j * outputs) & NATURAL
             if up <= 0.0:
                 continue
             if lowest >= 0.0:

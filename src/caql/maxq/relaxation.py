@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.maxq.compilation import compiled
+from caql.maxq.compilation import NATURAL, compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,16 +53,15 @@ class Node(NamedTuple):
 
 
 class Planes(NamedTuple):
-    """Upper and lower bounding planes of one layer's neurons, a column each, and the bounds they give."""
+    """Upper bounding planes of one layer's neurons, a column each, then of their negatives; and the bounds they give.
 
-    upper: Floats
-    lower: Floats
-    up_constant: Floats
-    low_constant: Floats
+    A lower bound is an upper bound of the negative, so one computation serves both.
+    """
+
+    slope: Floats
+    constant: Floats
     up: Floats
-    low: Floats
     over: Floats
-    under: Floats
 
 
 class Scratch(NamedTuple):
@@ -79,14 +78,16 @@ def bound_layer(
 ) -> None:
     """Bounds of `width` affine functions of the actions and the first `count` neurons, all at once.
 
-    Their coefficients are columns `at`, `at + 1`, ... of `block`, their constants `planes.up_constant`.  The tighter
-    of interval and backward-linear bounds goes to `planes.low` and `planes.up`; the planes themselves stay in
-    `planes.upper[:d]`, `planes.up_constant` and their lower counterparts.
+    Their coefficients are columns `at`, `at + 1`, ... of `block`, their constants `planes.constant`.  The tighter
+    of interval and backward-linear bounds goes to `planes.up`: first of the functions, then of their negatives.  The
+    planes themselves stay in `planes.slope[:d]` and `planes.constant`.
     """
-    upper, lower, up, low = planes.upper, planes.lower, planes.up, planes.low
-    up_constant, low_constant = planes.up_constant, planes.low_constant
+    slope, constant, up, over = planes
+    d, count, at, width = d & NATURAL, count & NATURAL, at & NATURAL, width & NATURAL
+    both = 2 * width
     for i in range(width):
-        low_constant[i] = up[i] = low[i] = up_constant[i]
+        up[i] = constant[i]
+        up[width + i] = constant[width + i] = -constant[i]
     for k in range(d + count):
         if k < d:
             most, least = node.high[k], node.low[k]
@@ -94,60 +95,52 @@ def bound_layer(
             most, least = max(node.upper[k - d], 0.0), max(node.lower[k - d], 0.0)
         for i in range(width):
             c = block[k, at + i]
-            upper[k, i] = c
-            lower[k, i] = c
+            slope[k, i] = c
+            slope[k, width + i] = -c
             rising, falling = max(c, 0.0), min(c, 0.0)
             up[i] += rising * most + falling * least
-            low[i] += rising * least + falling * most
+            up[width + i] -= rising * least + falling * most
     if count == 0:
         return
-    over, under = planes.over, planes.under
     for j in range(count - 1, -1, -1):
         if node.upper[j] <= 0.0:
             continue
-        slope, offset, unit = 1.0, 0.0, 1.0
+        steep, offset, unit = 1.0, 0.0, 1.0
         if node.lower[j] < 0.0:
-            slope = node.upper[j] / (node.upper[j] - node.lower[j])
-            offset = -slope * node.lower[j]
+            steep = node.upper[j] / (node.upper[j] - node.lower[j])
+            offset = -steep * node.lower[j]
             unit = 1.0 if node.upper[j] > -node.lower[j] else 0.0
-        constant = net.constant[j]
-        for i in range(width):
-            rising, falling = max(upper[d + j, i], 0.0), min(upper[d + j, i], 0.0)
-            over[i] = slope * rising + unit * falling
-            up_constant[i] += over[i] * constant + offset * rising
-            rising, falling = max(lower[d + j, i], 0.0), min(lower[d + j, i], 0.0)
-            under[i] = slope * falling + unit * rising
-            low_constant[i] += under[i] * constant + offset * falling
+        bias = net.constant[j]
+        for i in range(both):
+            rising, falling = max(slope[d + j, i], 0.0), min(slope[d + j, i], 0.0)
+            over[i] = steep * rising + unit * falling
+            constant[i] += over[i] * bias + offset * rising
         for k in range(d + net.first[j]):
             weight = net.rows[j, k]
-            for i in range(width):
-                upper[k, i] += over[i] * weight
-                lower[k, i] += under[i] * weight
-    for i in range(width):
-        over[i] = up_constant[i]
-        under[i] = low_constant[i]
+            for i in range(both):
+                slope[k, i] += over[i] * weight
+    for i in range(both):
+        over[i] = constant[i]
     for k in range(d):
         most, least = node.high[k], node.low[k]
-        for i in range(width):
-            over[i] += max(upper[k, i], 0.0) * most + min(upper[k, i], 0.0) * least
-            under[i] += max(lower[k, i], 0.0) * least + min(lower[k, i], 0.0) * most
-    for i in range(width):
+        for i in range(both):
+            over[i] += max(slope[k, i], 0.0) * most + min(slope[k, i], 0.0) * least
+    for i in range(both):
         up[i] = min(up[i], over[i])
-        low[i] = max(low[i], under[i])
 
 
 @compiled
-def cut_box(d: int, plane: Floats, i: int, sign: float, offset: float, node: Node) -> tuple[bool, bool]:
-    """Keep only actions with `sign * (plane[:, i] @ a) + offset >= 0`: (box not empty, box changed)."""
-    reach = offset + MARGIN
+def cut_box(d: int, planes: Planes, i: int, least: float, node: Node) -> tuple[bool, bool]:
+    """Keep only actions at which plane i is at least `least`: (box not empty, box changed)."""
+    reach = planes.constant[i] - least + MARGIN
     for k in range(d):
-        g = sign * plane[k, i]
+        g = planes.slope[k, i]
         reach += g * (node.high[k] if g > 0.0 else node.low[k])
     if not reach >= 0.0:
         return reach > -1e-9, True
     changed = False
     for k in range(d):
-        g = sign * plane[k, i]
+        g = planes.slope[k, i]
         width = node.high[k] - node.low[k]
         if reach < abs(g) * width:
             if g > 0.0:
@@ -170,24 +163,21 @@ def tighten(net: Compact, n: int, d: int, node: Node, scratch: Scratch, planes: 
         count = net.first[start]
         end = start
         while end < n and net.first[end] == count:
-            planes.up_constant[end - start] = net.constant[end]
+            planes.constant[end - start] = net.constant[end]
             end += 1
-        bound_layer(net, d, count, net.columns, start, end - start, node, planes)
+        width = end - start
+        bound_layer(net, d, count, net.columns, start, width, node, planes)
         changed = False
         for i in range(start, end):
-            up, low = planes.up[i - start], planes.low[i - start]
+            up, low = planes.up[i - start], -planes.up[width + i - start]
             stored_low, stored_up = node.lower[i], node.upper[i]
             if up < stored_low - 1e-9 or low > stored_up + 1e-9:
                 return False
             nonempty, cut = True, False
             if stored_low >= 0.0 and low < stored_low:
-                nonempty, cut = cut_box(
-                    d, planes.upper, i - start, 1.0, planes.up_constant[i - start] - stored_low, node
-                )
+                nonempty, cut = cut_box(d, planes, i - start, stored_low, node)
             elif stored_up <= 0.0 and up > stored_up:
-                nonempty, cut = cut_box(
-                    d, planes.lower, i - start, -1.0, stored_up - planes.low_constant[i - start], node
-                )
+                nonempty, cut = cut_box(d, planes, width + i - start, -stored_up, node)
             if not nonempty:
                 return False
             changed = changed or cut
@@ -212,6 +202,7 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
     multiplier that costs nothing.
     """
     row = scratch.row
+    n, d = n & NATURAL, d & NATURAL
     for k in range(d + n):
         row[k] = net.rows[n, k]
     bound = net.constant[n]

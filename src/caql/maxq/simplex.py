@@ -17,12 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from caql.maxq.compilation import compiled
+from caql.maxq.compilation import NATURAL, compiled
 from caql.maxq.relaxation import Floats, Integers
 
 FEASIBLE = 1e-9
 PIVOT = 1e-8
 FORGIVEN = 1e-6
+SPARSE = 3
+"""A row with fewer than one in so many entries is added entry by entry."""
 OPTIMAL, INFEASIBLE, BELOW_CUTOFF, STALLED = 0, 1, 2, 3
 
 
@@ -43,6 +45,8 @@ class Tableau(NamedTuple):
     """Rows of z per neuron while the tableau is being written down."""
     column: Integers
     incoming: Floats
+    touched: Integers
+    """The incoming row, and its columns that are not zero."""
     reach: Floats
     """Minus the lower bound of each free neuron."""
     slope: Floats
@@ -58,19 +62,36 @@ class Tableau(NamedTuple):
 def pivot(tab: Tableau, rows: int, columns: int, r: int, q: int) -> None:
     """Exchange basic variable r with nonbasic variable q; values are left alone."""
     matrix, incoming = tab.matrix, tab.incoming
-    padded = (columns + 3) // 4 * 4  # whole vectors; the padding is kept at zero
+    padded = (columns + 3) & NATURAL & ~3  # whole vectors; the padding is kept at zero
     inverse = 1.0 / matrix[r, q]
     for c in range(padded):
         incoming[c] = matrix[r, c] * -inverse
         matrix[r, c] = 0.0
     incoming[q] = inverse
     matrix[r, q] = 1.0
-    for i in range(rows + 1):
-        factor = matrix[i, q]
-        if factor != 0.0:
-            matrix[i, q] = 0.0
+    touched, count = tab.touched, 0
+    for c in range(columns):
+        touched[count] = c
+        count += incoming[c] != 0.0
+    if SPARSE * count < padded:
+        for i in range(rows + 1):
+            factor = matrix[i, q]
+            if factor != 0.0:
+                matrix[i, q] = 0.0
+                for c in range(count):
+                    matrix[i, touched[c]] += factor * incoming[touched[c]]
+    else:
+        for i in range(0, rows, 2):
+            factor, other = matrix[i, q], matrix[i + 1, q]
+            matrix[i, q] = matrix[i + 1, q] = 0.0
             for c in range(padded):
                 matrix[i, c] += factor * incoming[c]
+                matrix[i + 1, c] += other * incoming[c]
+        if rows % 2 == 0:
+            factor = matrix[rows, q]
+            matrix[rows, q] = 0.0
+            for c in range(padded):
+                matrix[rows, c] += factor * incoming[c]
     tab.basic[r], tab.nonbasic[q] = tab.nonbasic[q], tab.basic[r]
     tab.where[tab.basic[r]] = r + 1
     tab.where[tab.nonbasic[q]] = -q

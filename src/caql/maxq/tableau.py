@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from caql.maxq.compilation import compiled
+from caql.maxq.compilation import NATURAL, compiled
 from caql.maxq.relaxation import Compact, Floats, Node, Scratch
 from caql.maxq.simplex import Tableau, pivot
 
@@ -21,12 +21,13 @@ Z, P, E = 1, 2, 4
 def write_down(net: Compact, n: int, d: int, node: Node, scratch: Scratch, tab: Tableau) -> tuple[int, int]:
     """The node's tableau in the node's basis, or as near to it as pivots allow: (rows, columns)."""
     matrix, activation = tab.matrix, tab.activation
+    n, d = n & NATURAL, d & NATURAL
     free, deep = 0, np.int64(0)
     for i in range(n):
         deep += net.first[i] == 0
         free += node.lower[i] < 0.0 and node.upper[i] > 0.0
     columns = 1 + d + free
-    padded = (columns + 3) // 4 * 4
+    padded = (columns + 3) & NATURAL & ~3
     for k in range(d):
         tab.nonbasic[1 + k] = k
         tab.variable_low[k] = node.low[k]
@@ -184,6 +185,7 @@ def read_multipliers(
 ) -> None:
     """The node's multipliers and basis from the reduced costs (the last row plus `step` times row `ray`)."""
     cost = tab.ratio
+    n, d = n & NATURAL, d & NATURAL
     row = scratch.row
     for k in range(d + 3 * n):
         cost[k] = 0.0

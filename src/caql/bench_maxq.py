@@ -193,6 +193,39 @@ def thread_times(task: Task) -> tuple[float, float]:
     return min(first for first, _ in pairs), min(second for _, second in pairs)
 
 
+def two_processes(task: str, states: int, seconds: float = 3.0) -> float:
+    """How much more two processes solve at once than one alone: what two threads could gain on this machine."""
+    program = (
+        "import sys, time\n"
+        "from caql.bench_maxq import trained_task\n"
+        "from caql.maxq.exact import Exact\n"
+        f"problem, solver = trained_task({task!r}, {states}).problem(), Exact(threads=1)\n"
+        "solver.solve(problem)\n"
+        "print('ready', flush=True)\n"
+        "input()\n"
+        f"count, end = 0, time.perf_counter() + {seconds}\n"
+        "while time.perf_counter() < end:\n"
+        "    solver.solve(problem)\n"
+        "    count += 1\n"
+        "print(count)\n"
+    )
+    solved = []
+    for processes in (1, 2):
+        children = [
+            subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        solved.append(sum(int(child.communicate()[0]) for child in children))
+    return solved[1] / solved[0]
+
+
 def gradient_ascent_time(task: Task) -> float:
     """Seconds for a jitted gradient ascent of exactly 20 iterations on the whole batch."""
     solver: Solver = make_solver("ga", iterations=20)

@@ -14,6 +14,7 @@ from caql.bench_maxq import (
     build_times,
     measure,
     mip_time,
+    two_processes,
     untrained_task,
 )
 from caql.bounds import METHODS
@@ -52,10 +53,25 @@ def test_models_are_built_for_every_state() -> None:
     assert build_times(SMALL).shape == (4,)
 
 
+def test_two_processes_solve_more_than_half_of_what_one_does() -> None:
+    assert 0.5 < two_processes("pendulum", 4, 0.2) < 4
+
+
 def test_the_table_compares_the_solvers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(bench_maxq, "trained_task", lambda name, states: untrained_task((8, 6), 2, states))
     bench.main(
-        ["maxq", "--tasks", "hopper", "--states", "3", "--solvers", "exact,highs", "--no-hard", "--no-compilation"]
+        [
+            "maxq",
+            "--tasks",
+            "hopper",
+            "--states",
+            "3",
+            "--solvers",
+            "exact,highs",
+            "--no-hard",
+            "--no-processes",
+            "--no-compilation",
+        ]
     )
     lines = [line for line in capsys.readouterr().out.splitlines() if re.search(r"│ (exact|highs) ", line)]
     assert len(lines) == 3

@@ -37,6 +37,8 @@ class Arguments:
     """Also measure the untrained, harder networks."""
     mip_settings: bool = False
     """Also compare bounds and cuts in the MIP, with HiGHS and SCIP."""
+    processes: bool = True
+    """Also measure what two processes solve at once: two threads cannot gain more."""
     compilation: bool = True
     """Also measure how long the exact solver takes to compile."""
 
@@ -55,7 +57,7 @@ def main(args: list[str]) -> None:
         raise CaqlError(f"states = {options.states} must be at least 1")
     if options.threads < 1:
         raise CaqlError(f"threads = {options.threads} must be at least 1")
-    from caql.bench_maxq import SOLVERS, compile_times, trained_task, untrained_task
+    from caql.bench_maxq import SOLVERS, compile_times, trained_task, two_processes, untrained_task
 
     tasks = [trained_task(name, options.states) for name in _split(options.tasks)]
     solvers = _split(options.solvers)
@@ -66,13 +68,16 @@ def main(args: list[str]) -> None:
     title = f"trained networks, {options.states} states, {options.threads} thread(s), {clock}"
     _compare(title, tasks, solvers, options.threads)
     _batches(tasks, options.states)
+    if options.processes:
+        gain = two_processes("halfcheetah", options.states)
+        print(f"two processes at once solve {gain:.2f} times as many batches (halfcheetah) as one alone")
     _bounds(tasks)
     if options.mip_settings:
         _mip_settings(tasks)
     if options.hard:
         hard = [
-            untrained_task((32, 16), 6, min(options.states, 32)),
-            untrained_task((64, 64), 3, min(options.states, 32)),
+            untrained_task((32, 16), 6, options.states),
+            untrained_task((64, 64), 3, options.states),
         ]
         _compare(
             "untrained networks", hard, [name for name in solvers if name in ("exact", "ga", "cem")], options.threads

@@ -2,7 +2,7 @@
 
     python benchmarks/train_nets.py [TASK ...]
 
-CAQL with gradient ascent for 60,000 training steps; HalfCheetah, which learns later, for 200,000.  Ranges are
+CAQL with gradient ascent for 60,000 training steps; HalfCheetah and Ant, which learn later, for 200,000.  Ranges are
 those of the paper's latency table (Pendulum, which is not in it, at its default).  Each file holds the Q-network's
 layers, the action bounds and 128 states drawn from the replay buffer.
 """
@@ -19,7 +19,7 @@ from caql.config import RunConfig
 from caql.training import Training
 
 TASKS = {"pendulum": 2.0, "hopper": 1.0, "walker2d": 0.5, "halfcheetah": 0.5, "ant": 0.25, "humanoid": 0.25}
-STEPS = {"halfcheetah": 200_000}
+STEPS = {"halfcheetah": 200_000, "ant": 200_000}
 DATA = Path(__file__).parent.parent / "src" / "caql" / "data" / "trained"
 
 

@@ -46,9 +46,9 @@ ALGORITHMS = ("ddpg", "td3", "sac")
 class Ours:
     """A contender: trains for so many episodes, or takes gradient steps alone."""
 
-    def __init__(self, task: str, agent: str, seed: int) -> None:
+    def __init__(self, task: str, agent: str, seed: int, tau: float) -> None:
         names = ("q_learning_rate",) if agent in ("naf", "caql") else ("critic_learning_rate", "actor_learning_rate")
-        settings = config_class(agent)(hidden=HIDDEN, target_rate=TAU, **dict.fromkeys(names, RATE))
+        settings = config_class(agent)(hidden=HIDDEN, target_rate=tau, **dict.fromkeys(names, RATE))
         self.training = Training(
             RunConfig(task, train_steps=10**9, evaluate_every=0, steps_per_epoch=STEPS, agent=settings, seed=seed)
         )
@@ -90,7 +90,7 @@ class NoiseDecay(BaseCallback):
 class Theirs:
     """The same for Stable-Baselines3 and SBX, which share their interface."""
 
-    def __init__(self, library: object, task: str, agent: str, seed: int) -> None:
+    def __init__(self, library: object, task: str, agent: str, seed: int, tau: float) -> None:
         env = gym.make(TASKS[task].id, max_episode_steps=EPISODE, disable_env_checker=True)
         size = env.action_space.shape[0]
         # Both rescale actions to [-1, 1] inside, and the noise with them: ours is scaled to the half range as well.
@@ -106,7 +106,7 @@ class Theirs:
             buffer_size=100_000,
             learning_starts=STEPS * BATCH,
             batch_size=BATCH,
-            tau=TAU,
+            tau=tau,
             gamma=0.99,
             train_freq=(1, "episode"),
             gradient_steps=STEPS,
@@ -142,19 +142,19 @@ class Theirs:
 Contender = Ours | Theirs
 
 
-def contenders(task: str) -> Iterator[tuple[str, str, Callable[[int], Contender]]]:
+def contenders(task: str, tau: float) -> Iterator[tuple[str, str, Callable[[int], Contender]]]:
     """(library, algorithm, seed -> contender)."""
     for agent in ALGORITHMS:
-        yield "ours", agent, lambda seed, agent=agent: Ours(task, agent, seed)
-        yield "SB3", agent, lambda seed, agent=agent: Theirs(sb3, task, agent, seed)
-        yield "SBX", agent, lambda seed, agent=agent: Theirs(sbx, task, agent, seed)
-    yield "ours", "naf", lambda seed: Ours(task, "naf", seed)
-    yield "ours", "caql", lambda seed: Ours(task, "caql", seed)
+        yield "ours", agent, lambda seed, agent=agent: Ours(task, agent, seed, tau)
+        yield "SB3", agent, lambda seed, agent=agent: Theirs(sb3, task, agent, seed, tau)
+        yield "SBX", agent, lambda seed, agent=agent: Theirs(sbx, task, agent, seed, tau)
+    yield "ours", "naf", lambda seed: Ours(task, "naf", seed, tau)
+    yield "ours", "caql", lambda seed: Ours(task, "caql", seed, tau)
 
 
-def speed(task: str, turns: int, episodes: int) -> None:
+def speed(task: str, tau: float, turns: int, episodes: int) -> None:
     """Print the microseconds of a gradient step, the environment steps per second, and the ratios."""
-    entries = {(library, agent): make(0) for library, agent, make in contenders(task)}
+    entries = {(library, agent): make(0) for library, agent, make in contenders(task, tau)}
     step = dict.fromkeys(entries, float("inf"))
     rate = dict.fromkeys(entries, 0.0)
     for contender in entries.values():
@@ -190,10 +190,10 @@ def speed(task: str, turns: int, episodes: int) -> None:
             )
 
 
-def returns(task: str, train_steps: int, seeds: int, wanted: set[tuple[str, str]]) -> None:
+def returns(task: str, tau: float, train_steps: int, seeds: int, wanted: set[tuple[str, str]]) -> None:
     """Print the mean over seeds of ten greedy episodes' returns: at the end, and averaged over the last six marks."""
-    print(f"\n{task}: returns after {train_steps} training steps, {seeds} seeds", flush=True)
-    for library, agent, make in contenders(task):
+    print(f"\n{task}: returns after {train_steps} training steps, {seeds} seeds, tau {tau}", flush=True)
+    for library, agent, make in contenders(task, tau):
         if (library, agent) not in wanted:
             continue
         finals = []
@@ -217,16 +217,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--libraries", nargs="+", default=["ours", "SB3", "SBX"], help="whose returns")
     parser.add_argument("--algorithms", nargs="+", default=list(ALGORITHMS), help="which returns")
+    parser.add_argument("--target-rate", type=float, default=TAU, help="tau of everyone")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     torch.set_num_threads(1)
     print(f"stable-baselines3 {sb3.__version__}, sbx {sbx.__version__}, torch {torch.__version__}, one thread")
     for task in arguments.tasks:
         if arguments.turns:
-            speed(task, arguments.turns, arguments.episodes)
+            speed(task, arguments.target_rate, arguments.turns, arguments.episodes)
         if arguments.returns:
             wanted = set(itertools.product(arguments.libraries, arguments.algorithms))
-            returns(task, arguments.returns, arguments.seeds, wanted)
+            returns(task, arguments.target_rate, arguments.returns, arguments.seeds, wanted)
 
 
 if __name__ == "__main__":

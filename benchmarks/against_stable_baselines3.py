@@ -47,7 +47,9 @@ class Ours:
     """A contender: trains for so many episodes, or takes gradient steps alone."""
 
     def __init__(self, task: str, agent: str, seed: int, tau: float) -> None:
-        names = ("q_learning_rate",) if agent in ("naf", "caql") else ("critic_learning_rate", "actor_learning_rate")
+        names = ["q_learning_rate"] if agent in ("naf", "caql") else ["critic_learning_rate", "actor_learning_rate"]
+        if agent == "sac":
+            names.append("temperature_learning_rate")
         settings = config_class(agent)(hidden=HIDDEN, target_rate=tau, **dict.fromkeys(names, RATE))
         self.training = Training(
             RunConfig(task, train_steps=10**9, evaluate_every=0, steps_per_epoch=STEPS, agent=settings, seed=seed)

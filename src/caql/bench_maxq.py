@@ -195,9 +195,9 @@ def thread_times(task: Task) -> tuple[float, float]:
 
 
 def two_processes(task: str, states: int, seconds: float = 3.0) -> float:
-    """How much more two processes solve at once than one alone: what two threads could gain on this machine."""
+    """How much more two processes solve at once than one alone: what two threads can hope for."""
     program = (
-        "import sys, time\n"
+        "import time\n"
         "from caql.bench_maxq import trained_task\n"
         "from caql.maxq.exact import Exact\n"
         f"problem, solver = trained_task({task!r}, {states}).problem(), Exact(threads=1)\n"

@@ -54,7 +54,7 @@ def test_models_are_built_for_every_state() -> None:
 
 
 def test_two_processes_solve_more_than_half_of_what_one_does() -> None:
-    assert 0.5 < two_processes("pendulum", 4, 0.2) < 4
+    assert 0.5 < two_processes("pendulum", 4, 0.5) < 4
 
 
 def test_the_table_compares_the_solvers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

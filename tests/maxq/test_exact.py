@@ -276,3 +276,10 @@ def test_it_is_a_solver_and_compiles_nothing_at_import():
     assert isinstance(Exact(), Solver)
     code = "import sys, caql.maxq.exact; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_no_states_have_no_maxima():
+    network = FoldedNetwork(np.zeros((0, 2)), np.ones((3, 2)), ((np.ones((2, 1)), np.zeros(1)),))
+    solution = Exact().solve(Problem(network, Box(-np.ones(3), np.ones(3))))
+    assert solution.actions.shape == (0, 3)
+    assert solution.values.shape == solution.upper.shape == solution.status.shape == (0,)

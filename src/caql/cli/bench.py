@@ -38,7 +38,7 @@ class Arguments:
     mip_settings: bool = False
     """Also compare bounds and cuts in the MIP, with HiGHS and SCIP."""
     processes: bool = True
-    """Also measure what two processes solve at once: two threads cannot gain more."""
+    """Also measure what two processes solve at once: what two threads can hope for."""
     compilation: bool = True
     """Also measure how long the exact solver takes to compile."""
 

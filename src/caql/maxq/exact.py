@@ -86,15 +86,15 @@ class Exact:
             actions[...] = 0.5 * (low + high)
         else:
             np.minimum(np.maximum(actions, low, out=actions), high, out=actions)
-        limits, answer = numbers[-spare : 2 - spare], numbers[2 - spare :].reshape((batch, 5))
-        limits[:] = self.node_limit, self.time_limit
+        used = numbers.size - spare
+        numbers[used : used + 2] = self.node_limit, self.time_limit
+        answer = numbers[used + 2 :].reshape((batch, 5))
         wanted = np.empty(batch, np.bool_)
         wanted[...] = True if problem.mask is None else np.asarray(problem.mask)
         integers = np.empty(FIELDS + len(sizes) + 2, np.int64)
         # An address costs a microsecond, so there are three of them, and the rest is counting.
         here, there = integers.ctypes.data, numbers.ctypes.data
         flat, first, lows, highs, gaps, _, points = (there + 8 * at for at in [0, *starts[len(parameters) :]])
-        end = there + 8 * numbers.size
         block = Block(
             batch=batch,
             hidden=len(sizes) - 1,
@@ -109,8 +109,8 @@ class Exact:
             wanted=wanted.ctypes.data,
             counter=here + 8 * (FIELDS + len(sizes)),
             actions=points,
-            answer=end - 40 * batch,
-            limits=end - 8 * spare,
+            answer=there + 8 * (used + 2),
+            limits=there + 8 * used,
             threads=self.threads or os.cpu_count() or 1,
             itself=entry_address(),
         )

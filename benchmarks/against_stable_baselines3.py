@@ -36,7 +36,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 from caql.agents import config_class
 from caql.config import RunConfig
 from caql.environments import TASKS
-from caql.training import Training
+from caql.runs.training import Training
 
 HIDDEN, BATCH, STEPS, EPISODE, RATE, TAU = (32, 16), 64, 20, 200, 0.001, 0.001
 SIGMA, DECAY, MINIMUM = 1.0, 0.9995, 0.01

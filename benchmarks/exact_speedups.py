@@ -20,8 +20,8 @@ import numpy as np
 
 from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig
-from caql.maxq.exact import Exact
-from caql.training import Training
+from caql.maxq.exact.solver import Exact
+from caql.runs.training import Training
 
 EXACT = {"solver": Exact(threads=1), "relative_tolerance": 1e-4}
 DYNAMIC = EXACT | {"dynamic_tolerance": 1.0, "tolerance": 1e-4}

@@ -16,11 +16,11 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from caql.config import RunConfig
-from caql.training import Training
+from caql.runs.training import Training
 
 TASKS = {"pendulum": 2.0, "hopper": 1.0, "walker2d": 0.5, "halfcheetah": 0.5, "ant": 0.25, "humanoid": 0.25}
 STEPS = {"halfcheetah": 200_000, "ant": 200_000}
-DATA = Path(__file__).parent.parent / "src" / "caql" / "data" / "trained"
+DATA = Path(__file__).parent.parent / "src" / "caql" / "bench" / "networks"
 
 
 def train(task: str) -> None:

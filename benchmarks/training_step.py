@@ -26,7 +26,7 @@ from caql.agents import config_class, make_agent
 from caql.agents.agent import Spec
 from caql.config import RunConfig
 from caql.environments import make_task
-from caql.training import Training
+from caql.runs.training import Training
 
 STEPS, ROWS = 20, 64
 VARIANTS: dict[str, dict[str, Any]] = {

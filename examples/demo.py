@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from caql.agents.caql import CAQLConfig
-from caql.compilation import keep_compiled
 from caql.config import RunConfig
-from caql.progress import reporter_for_terminal
-from caql.runs import read_metrics, run
+from caql.runs.compilation_cache import keep_compiled
+from caql.runs.folder import read_metrics, run
+from caql.runs.progress import reporter_for_terminal
 
 FOLDER = Path("demo")
 

@@ -21,7 +21,7 @@ from caql.agents import agent_config
 from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig
 from caql.maxq.solvers import make_solver
-from caql.training import Training
+from caql.runs.training import Training
 
 RECORDED = Path(__file__).parent / "digests.json"
 SAMPLED = 16

@@ -6,9 +6,9 @@ import pytest
 
 from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig
-from caql.curves import smooth
 from caql.maxq.solvers import make_solver
-from caql.training import Training
+from caql.runs.curves import smooth
+from caql.runs.training import Training
 
 pytestmark = pytest.mark.slow
 

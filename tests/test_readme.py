@@ -26,7 +26,7 @@ def test_every_command_of_the_readme_exists():
 
 
 def test_the_table_of_returns_is_what_the_committed_runs_give(tmp_path):
-    from caql.experiments.report import build, write
+    from caql.experiments.report.report import build, write
 
     write(build(Path(__file__).parent.parent / "results" / "paper"), tmp_path)
     rows = (tmp_path / "summary.md").read_text().strip().splitlines()

@@ -9,19 +9,19 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from caql import checkpoints
 from caql.agents import config_class
 from caql.agents.agent import Policy
-from caql.compilation import keep_compiled
 from caql.config import RunConfig, from_json
 from caql.environments import Task, make_task
 from caql.errors import CaqlError, nearest
 from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver
 from caql.networks import Layers
-from caql.progress import reporter_for_terminal
-from caql.runs import is_finished, save_model
-from caql.training import Epoch, Training
+from caql.runs import checkpoints
+from caql.runs.compilation_cache import keep_compiled
+from caql.runs.folder import is_finished, save_model
+from caql.runs.progress import reporter_for_terminal
+from caql.runs.training import Epoch, Training
 
 Callback = Callable[["Model", Epoch], bool | None]
 """Called after every epoch; returning False stops the learning."""
@@ -249,7 +249,7 @@ def load_model(path: Path, env: Any = None) -> Model:
 
 
 def _load_run(folder: Path, env: Any) -> Model:
-    from caql.runs import read_config
+    from caql.runs.folder import read_config
 
     if is_finished(folder) and (folder / "model.safetensors").exists():
         return load_model(folder / "model.safetensors", env)

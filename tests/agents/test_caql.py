@@ -155,7 +155,7 @@ def test_actor_expert_fits_the_maximisers():
     agent = make_agent(agent_config("actor-expert"), SPEC)
     state = agent.init(KEY)
     before = agent.policy(state, 0).act(np.zeros((1, 2), np.float32))
-    from caql.speedups import Answer
+    from caql.targets.speedups import Answer
 
     answer = Answer(jnp.zeros(8), jnp.zeros(8), jnp.full((8, 1), 0.7), jnp.zeros(8, jnp.int8))
     vector = state.action_function.vector

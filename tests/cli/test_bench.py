@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caql import bench_maxq
-from caql.bench_maxq import (
+from caql.bench import maxq as bench_maxq
+from caql.bench.maxq import (
     MIP_SETTINGS,
     best_time,
     bound_quality,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from caql.config import RunConfig, to_json
-from caql.experiments.sweep import method_name, run_name
+from caql.experiments.sweep.sweep import method_name, run_name
 
 
 def write_run(
@@ -19,7 +19,7 @@ def write_run(
     finished: bool = True,
     latency: bool = False,
 ) -> Path:
-    """A folder as `caql.runs.run` leaves it: a curve from 0 to `target` with noise decided by the configuration."""
+    """A folder as `runs.folder.run` leaves it: a curve from 0 to `target`, its noise decided by the configuration."""
     rng = np.random.default_rng(int(config.id, 16))
     folder = out / (("latency-" if latency else "") + run_name(config))
     folder.mkdir(parents=True)

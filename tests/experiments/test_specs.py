@@ -8,8 +8,8 @@ import pytest
 from caql.config import from_json, to_json
 from caql.errors import CaqlError
 from caql.experiments import specs
+from caql.experiments.report.tables import identity
 from caql.experiments.specs import SPECS, choose_columns, chosen, configuration, configurations, find_spec, grid
-from caql.experiments.tables import identity
 
 
 def column(spec, name):

@@ -142,7 +142,7 @@ PROBLEMS = [
 
 def trained_problems(rows: int = 2) -> list[Case]:
     """The trained networks that come with the package."""
-    folder = resources.files("caql") / "data" / "trained"
+    folder = resources.files("caql") / "bench" / "networks"
     cases = []
     for task in TASKS:
         file = folder / f"{task}.safetensors"

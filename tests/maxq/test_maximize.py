@@ -7,7 +7,7 @@ import pytest
 
 from caql.errors import CaqlError
 from caql.maxq.maximize import maximize
-from caql.maxq.mip import Mip
+from caql.maxq.mip.solver import Mip
 from caql.maxq.problem import Status
 
 from .problems import he_layers

@@ -22,7 +22,7 @@ from caql.agents.agent import Array, DeterministicPolicy, Policy, Spec
 from caql.losses import action_function_loss
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
-from caql.speedups import Answer
+from caql.targets.speedups import Answer
 
 LOG_SPREAD = (-5.0, 0.5)
 """Limits of a stochastic action function's log standard deviation, in half-widths of the range."""

@@ -27,8 +27,8 @@ from caql.maxq.solvers import inside_jit
 from caql.networks import fold_state, folded_value, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
-from caql.speedups import BOUNDED, EXTRAPOLATED, SOLVED, Clustering, Context, Dual, DualFilter, Stage, Tolerance
-from caql.targets import Posed, Targets
+from caql.targets.label import Posed, Targets
+from caql.targets.speedups import BOUNDED, EXTRAPOLATED, SOLVED, Clustering, Context, Dual, DualFilter, Stage, Tolerance
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class CAQL:
 
     def audit(self, state: CAQLState, batch: Batch, key: jax.Array) -> dict[str, float]:
         """How far the solver's and the action function's values fall short of the proven max-Q on a batch."""
-        from caql.maxq.exact import Exact
+        from caql.maxq.exact.solver import Exact
 
         problem = self.pose(state, batch).problem._replace(mask=None)
         found = np.asarray(self.solve(problem, key).values)

@@ -13,7 +13,7 @@ import tyro
 from caql.errors import CaqlError, nearest
 
 if TYPE_CHECKING:
-    from caql.bench_maxq import Measurement, Task
+    from caql.bench.maxq import Measurement, Task
 
 BENCHES = {"maxq": "max over a of Q(x, a): every solver on trained and untrained networks"}
 
@@ -57,7 +57,7 @@ def main(args: list[str]) -> None:
         raise CaqlError(f"states = {options.states} must be at least 1")
     if options.threads < 1:
         raise CaqlError(f"threads = {options.threads} must be at least 1")
-    from caql.bench_maxq import SOLVERS, compile_times, trained_task, two_processes, untrained_task
+    from caql.bench.maxq import SOLVERS, compile_times, trained_task, two_processes, untrained_task
 
     tasks = [trained_task(name, options.states) for name in _split(options.tasks)]
     solvers = _split(options.solvers)
@@ -112,7 +112,7 @@ def _time(seconds: float) -> str:
 
 
 def _compare(title: str, tasks: list[Task], solvers: list[str], threads: int) -> None:
-    from caql.bench_maxq import measure
+    from caql.bench.maxq import measure
 
     rows = []
     for task in tasks:
@@ -135,7 +135,7 @@ def _compare(title: str, tasks: list[Task], solvers: list[str], threads: int) ->
 
 
 def _batches(tasks: list[Task], states: int) -> None:
-    from caql.bench_maxq import build_times, gradient_ascent_time, thread_times
+    from caql.bench.maxq import build_times, gradient_ascent_time, thread_times
 
     rows: list[tuple[str, ...]] = []
     for task in tasks:
@@ -158,7 +158,7 @@ def _batches(tasks: list[Task], states: int) -> None:
 
 
 def _bounds(tasks: list[Task]) -> None:
-    from caql.bench_maxq import bound_quality
+    from caql.bench.maxq import bound_quality
     from caql.bounds import METHODS
 
     rows: list[tuple[str, ...]] = []
@@ -170,7 +170,7 @@ def _bounds(tasks: list[Task]) -> None:
 
 
 def _mip_settings(tasks: list[Task]) -> None:
-    from caql.bench_maxq import MIP_SETTINGS, mip_time
+    from caql.bench.maxq import MIP_SETTINGS, mip_time
 
     rows: list[tuple[str, ...]] = []
     for task in tasks:

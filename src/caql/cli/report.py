@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from caql.errors import CaqlError
-from caql.experiments.report import build, write
+from caql.experiments.report.report import build, write
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ def main(args: list[str]) -> None:
 
 def _saved_run(folder: Path) -> NetworkFile:
     """A CAQL run's Q-network and action range, and states from its replay buffer or, without one, fresh resets."""
-    from caql.checkpoints import checkpoint_files, latest_checkpoint
     from caql.model import CAQL
+    from caql.runs.checkpoints import checkpoint_files, latest_checkpoint
 
     model = CAQL.load(folder)
     if checkpoint_files(folder):

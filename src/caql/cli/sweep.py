@@ -16,9 +16,6 @@ from rich.table import Table
 
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError
-from caql.experiments import costs
-from caql.experiments.boards import board_for_terminal, counts
-from caql.experiments.local import LocalWorkers
 from caql.experiments.specs import (
     SPECS,
     Settings,
@@ -29,8 +26,11 @@ from caql.experiments.specs import (
     grid,
     lay_over,
 )
-from caql.experiments.sweep import Backend, Job, Progress, make_jobs, sweep
-from caql.runs import is_finished
+from caql.experiments.sweep import costs
+from caql.experiments.sweep.boards import board_for_terminal, counts
+from caql.experiments.sweep.local import LocalWorkers
+from caql.experiments.sweep.sweep import Backend, Job, Progress, make_jobs, sweep
+from caql.runs.folder import is_finished
 
 HERE = "here"
 
@@ -156,7 +156,7 @@ def listing(options: Sweep) -> Table:
 def _backend(options: Sweep) -> Callable[[], Backend]:
     if options.ray is None:
         return lambda: LocalWorkers(cores(options))
-    from caql.experiments.ray_sweep import RayWorkers
+    from caql.experiments.sweep.ray_workers import RayWorkers
 
     address = None if options.ray == HERE else options.ray
     return lambda: RayWorkers(options.workers, address)

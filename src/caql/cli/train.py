@@ -14,13 +14,13 @@ from typing import Annotated, Any
 import tyro
 
 from caql.agents import agent_config
-from caql.compilation import keep_compiled
 from caql.config import RunConfig
 from caql.environments import ActionRange, paper_task
 from caql.errors import CaqlError
 from caql.maxq.solvers import make_solver
-from caql.progress import reporter_for_terminal
-from caql.runs import read_config, run
+from caql.runs.compilation_cache import keep_compiled
+from caql.runs.folder import read_config, run
+from caql.runs.progress import reporter_for_terminal
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from caql.maxq.problem import Problem, Solution, Solver
 SOLVERS = {
     "ga": "caql.maxq.gradient_ascent:GradientAscent",
     "cem": "caql.maxq.cross_entropy:CrossEntropy",
-    "exact": "caql.maxq.exact:Exact",
-    "mip": "caql.maxq.mip:Mip",
+    "exact": "caql.maxq.exact.solver:Exact",
+    "mip": "caql.maxq.mip.solver:Mip",
 }
 
 

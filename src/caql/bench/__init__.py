@@ -1,0 +1,1 @@
+"""What `caql bench` measures, and the trained networks it measures on (`networks/`)."""

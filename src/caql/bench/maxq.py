@@ -1,0 +1,289 @@
+"""What `caql bench maxq` measures: every solver on the same max-Q problems, side by side in one run.
+
+The problems are the trained 32 x 16 networks that come with the package, at the paper's action ranges, and two
+kinds of untrained networks that are harder.  Gaps are relative, 1e-4, as in the paper's experiments.
+
+Times per state.  A MIP solver is timed on each state alone.  `exact` is faster than the Python call around it,
+so each state is timed as a batch of copies of itself; ga and cem are only ever run on batches, and have one
+time for all of their states.  `total` is what a caller waits for the whole batch.
+
+With one thread the clock is the processor time of this process: on an idle machine the same as the time on
+the wall, on a busy one the better estimate of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from caql.actions import Box
+from caql.bounds import METHODS, Method, layer_bounds
+from caql.errors import CaqlError, nearest
+from caql.maxq.exact.solver import Exact
+from caql.maxq.host import as_float64, evaluate
+from caql.maxq.mip.formulation import formulate
+from caql.maxq.mip.solver import Mip
+from caql.maxq.problem import Problem, Solution, Solver, Status
+from caql.maxq.solvers import make_solver
+from caql.network_files import read_network
+from caql.networks import FoldedNetwork
+
+TASKS = ("pendulum", "hopper", "halfcheetah", "ant", "humanoid")
+SOLVERS = ("exact", "highs", "scip", "gurobi", "cplex", "ga", "cem")
+RELATIVE_GAP = 1e-4
+COPIES = 16
+WORTH_COPIES = 2e-3
+"""Seconds below which the call around a solve would show in its time."""
+
+Array = NDArray[np.float64]
+
+
+class Measurement(NamedTuple):
+    """One solver on one set of states: seconds per state, seconds for the batch, nodes, values, rows proved."""
+
+    task: str
+    solver: str
+    seconds: Array
+    total: float
+    work: Array
+    values: Array
+    proved: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network with its states folded in, and the box of its actions."""
+
+    name: str
+    network: FoldedNetwork
+    box: Box
+
+    def problem(self, rows: Any = slice(None)) -> Problem:
+        """The states `rows` as a problem; a tiny absolute gap serves states of value zero."""
+        network = self.network._replace(first_bias=self.network.first_bias[rows])
+        return Problem(network, self.box, tolerance=1e-7, relative_tolerance=RELATIVE_GAP)
+
+
+def trained_task(name: str, states: int) -> Task:
+    """The trained network of a task and the first of its states."""
+    if name not in TASKS:
+        raise CaqlError(f"tasks = {name!r} is not a task with a trained network; {nearest(name, TASKS)}")
+    with resources.as_file(resources.files("caql") / "bench" / "networks" / f"{name}.safetensors") as path:
+        stored = read_network(path)
+    assert stored.states is not None
+    if states > len(stored.states):
+        raise CaqlError(f"states = {states} exceeds the {len(stored.states)} states that come with each network")
+    (weights, bias), *later = [(np.asarray(w, np.float64), np.asarray(b, np.float64)) for w, b in stored.layers]
+    batch: Any = np.asarray(stored.states[:states], np.float64)
+    split = batch.shape[1]
+    fields: list[Any] = [batch @ weights[:split] + bias, weights[split:], tuple(later)]
+    sides: list[Any] = [stored.low, stored.high]
+    return Task(name, *as_float64(FoldedNetwork(*fields), Box(*sides)))
+
+
+def untrained_task(hidden: tuple[int, ...], actions: int, states: int) -> Task:
+    """He-initialised weights, ten state dimensions, standard normal states, actions in [-1, 1]."""
+    rng = np.random.default_rng(0)
+    sizes = (10 + actions, *hidden, 1)
+    layers = [(rng.normal(size=(a, b)) * np.sqrt(2 / a), np.zeros(b)) for a, b in itertools.pairwise(sizes)]
+    (weights, bias), *later = layers
+    fields: list[Any] = [rng.normal(size=(states, 10)) @ weights[:10] + bias, weights[10:], tuple(later)]
+    sides: list[Any] = [-np.ones(actions), np.ones(actions)]
+    return Task(f"He {'x'.join(map(str, hidden))}, {actions} actions", FoldedNetwork(*fields), Box(*sides))
+
+
+def best_time(call: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """The shortest of several runs: what the work costs without the machine's other business.
+
+    Long runs are not repeated: noise is a small part of them.
+    """
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < 2.0:
+        start = clock()
+        call()
+        times.append(clock() - start)
+    return min(times)
+
+
+def measure(task: Task, name: str, threads: int = 1) -> Measurement:
+    """One solver on all states of a task."""
+    if name not in SOLVERS:
+        raise CaqlError(f"solvers = {name!r} is not a solver; {nearest(name, SOLVERS)}")
+    if name in ("ga", "cem"):
+        return _measure_traceable(task, name)
+    if name == "exact":
+        return _measure_exact(task, threads)
+    return _measure_mip(task, Mip(name, threads=threads))
+
+
+def _finish(task: Task, name: str, seconds: Array, total: float, solution: Solution) -> Measurement:
+    actions = np.asarray(solution.actions, np.float64)
+    values = evaluate(task.network, np.clip(actions, task.box.low, task.box.high))
+    proved = int(np.sum(np.asarray(solution.status) == Status.OPTIMAL))
+    return Measurement(task.name, name, seconds, total, np.asarray(solution.work, np.float64), values, proved)
+
+
+def _measure_exact(task: Task, threads: int) -> Measurement:
+    solver, whole, alone = Exact(threads=threads), task.problem(), Exact(threads=1)
+    solution = solver.solve(whole)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    total = best_time(lambda: solver.solve(whole), 15, clock)
+    seconds = np.empty(len(solution.values))
+    for row in range(len(seconds)):
+        for copies in (1, COPIES):
+            problem = task.problem([row] * copies)
+            seconds[row] = best_time(lambda problem=problem: alone.solve(problem), 3, time.process_time) / copies  # type: ignore[misc]
+            if seconds[row] > WORTH_COPIES:
+                break
+    total = min(total, best_time(lambda: solver.solve(whole), 15, clock))  # a batch is so short that all 15 can be slow
+    return _finish(task, "exact", seconds, total, solution)
+
+
+def _measure_mip(task: Task, solver: Mip) -> Measurement:
+    rows = len(task.network.first_bias)
+    clock = time.process_time if solver.threads == 1 else time.perf_counter
+    seconds, found = np.empty(rows), []
+    for row in range(rows):
+        start = clock()
+        found.append(solver.solve(task.problem([row])))
+        seconds[row] = clock() - start
+    fields: list[Any] = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*found, strict=True)]
+    return _finish(task, solver.backend, seconds, float(seconds.sum()), Solution(*fields))
+
+
+def _jitted(solver: Solver, problem: Problem) -> Callable[[], Any]:
+    """A call that solves the batch under jit and waits for the answer."""
+    solve, key = jax.jit(solver.solve), jax.random.key(0)
+
+    def run() -> Any:
+        solution = solve(problem, key)
+        solution.values.block_until_ready()
+        return solution
+
+    return run
+
+
+def _measure_traceable(task: Task, name: str) -> Measurement:
+    solver = make_solver(name)
+    problem = jax.tree.map(lambda array: jax.numpy.asarray(array, np.float32), task.problem()._replace(tolerance=1e-6))
+    problem = problem._replace(relative_tolerance=0.0)
+    run = _jitted(solver, problem)
+    solution = jax.device_get(run())
+    total = best_time(run, 20, time.process_time)
+    rows = len(solution.values)
+    return _finish(task, name, np.full(rows, total / rows), total, solution)
+
+
+def thread_times(task: Task) -> tuple[float, float]:
+    """Seconds for the whole batch with one thread and with as many as `exact` chooses of two."""
+    one, two = (Exact(threads=threads) for threads in (1, 2))
+    problem = task.problem()
+    pairs = [(best_time(lambda: one.solve(problem), 1), best_time(lambda: two.solve(problem), 1)) for _ in range(15)]
+    return min(first for first, _ in pairs), min(second for _, second in pairs)
+
+
+def two_processes(task: str, states: int, seconds: float = 3.0) -> float:
+    """How much more two processes solve at once than one alone: what two threads can hope for."""
+    program = (
+        "import time\n"
+        "from caql.bench.maxq import trained_task\n"
+        "from caql.maxq.exact.solver import Exact\n"
+        f"problem, solver = trained_task({task!r}, {states}).problem(), Exact(threads=1)\n"
+        "solver.solve(problem)\n"
+        "print('ready', flush=True)\n"
+        "input()\n"
+        f"count, end = 0, time.perf_counter() + {seconds}\n"
+        "while time.perf_counter() < end:\n"
+        "    solver.solve(problem)\n"
+        "    count += 1\n"
+        "print(count)\n"
+    )
+    solved = []
+    for processes in (1, 2):
+        children = [
+            subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        solved.append(sum(int(child.communicate()[0]) for child in children))
+    return solved[1] / solved[0]
+
+
+def gradient_ascent_time(task: Task) -> float:
+    """Seconds for a jitted gradient ascent of exactly 20 iterations on the whole batch."""
+    solver: Solver = make_solver("ga", iterations=20)
+    problem = jax.tree.map(lambda array: jax.numpy.asarray(array, np.float32), task.problem())
+    problem = problem._replace(tolerance=0.0, relative_tolerance=0.0)
+    run = _jitted(solver, problem)
+    run()
+    return best_time(run, 50)
+
+
+def bound_quality(task: Task, method: Method) -> tuple[float, float]:
+    """Mean distance of an upper bound to the exact maximum, and mean number of neurons it leaves unstable."""
+    *hidden, output = layer_bounds(task.network, task.box, method)
+    values = np.asarray(Exact().solve(task.problem()).values)
+    unstable = [np.sum((lower < 0) & (upper > 0), axis=1).mean() for lower, upper in hidden]
+    return float(np.mean(output[1][:, 0] - values)), float(sum(unstable))
+
+
+MIP_SETTINGS: tuple[dict[str, Any], ...] = (*({"bounds": method} for method in METHODS), {"cut_rounds": 3})
+
+
+def mip_time(task: Task, backend: str, settings: dict[str, Any]) -> float:
+    """Mean processor time a state with the given settings of `Mip`."""
+    return best_time(lambda: Mip(backend, **settings).solve(task.problem()), 1, time.process_time) / len(
+        task.network.first_bias
+    )
+
+
+def build_times(task: Task) -> Array:
+    """Seconds to turn each state into the arrays of its MIP, bounds not included (they are one call a batch)."""
+    bounds = layer_bounds(task.network, task.box, "backward")
+
+    def build(row: int) -> None:
+        formulate(task.network, task.box, bounds, row).sparse_rows()
+
+    return np.array([best_time(lambda row=row: build(row), 3) for row in range(len(task.network.first_bias))])  # type: ignore[misc]
+
+
+def compile_times() -> tuple[float, float]:
+    """Seconds until `exact` answers its first question in a new process: with an empty cache, then from it."""
+    program = (
+        "import time, numpy as np\n"
+        "from caql.actions import Box\n"
+        "from caql.maxq.exact.solver import Exact\n"
+        "from caql.maxq.problem import Problem\n"
+        "from caql.networks import FoldedNetwork\n"
+        "network = FoldedNetwork(np.zeros((1, 2)), np.ones((1, 2)), ((np.ones((2, 1)), np.zeros(1)),))\n"
+        "start = time.perf_counter()\n"
+        "Exact().solve(Problem(network, Box(-np.ones(1), np.ones(1))))\n"
+        "print(time.perf_counter() - start)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        times = []
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+            )
+            times.append(float(done.stdout.split()[-1]))
+    return times[0], times[1]

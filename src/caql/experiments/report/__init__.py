@@ -1,0 +1,1 @@
+"""Reading finished runs back: statistics, tables, figures, one page."""

@@ -1,0 +1,172 @@
+"""Which runs belong to which cell of which table.
+
+A cell is recognised by what makes its column (task, range, algorithm, solver, loss, speed-ups); everything else
+in a configuration is a hyper-parameter, and the runs of a cell are grouped by it.  So a table can be filled from
+any results folder, whatever was searched, and says which configuration it shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from caql.config import RunConfig, differences, to_json
+from caql.experiments.paper import Figure, Task
+from caql.experiments.report.results import Run
+from caql.experiments.report.statistics import Band, Summary, band, summarise
+from caql.experiments.specs import Column, Spec, configuration
+
+IDENTITY = (
+    "task",
+    "action_range",
+    "episode_steps",
+    "agent.name",
+    "agent.hidden",
+    "agent.solver.name",
+    "agent.solver.iterations",
+    "agent.loss",
+    "agent.tolerance",
+    "agent.dynamic_tolerance",
+    "agent.dual_filter",
+    "agent.cluster_radius",
+    "agent.dual_only",
+)
+"""The settings that tell the cells of the paper's tables apart."""
+
+
+def identity(config: RunConfig) -> str:
+    """What `IDENTITY` says of a configuration, as a key."""
+    values = to_json(config)
+
+    def look_up(path: str) -> Any:
+        found: Any = values
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    return json.dumps([look_up(path) for path in IDENTITY])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Some runs of one configuration (or of many, in the tables over all of them)."""
+
+    task: Task
+    column: Column
+    runs: tuple[Run, ...]
+    """Those that the numbers are of; empty if there are none."""
+    configurations: int
+    """How many were tried in all."""
+    paper: Figure | None
+    reference: RunConfig
+    """The cell's configuration as the specs have it now."""
+
+    @cached_property
+    def best(self) -> Summary:
+        """Of the runs' 95th percentiles."""
+        return summarise([run.best for run in self.runs])
+
+    @cached_property
+    def last(self) -> Summary:
+        """Of the runs' last windows."""
+        return summarise([run.last for run in self.runs])
+
+    @property
+    def train_steps(self) -> int:
+        return self.runs[0].config.train_steps
+
+    @property
+    def curve(self) -> Band:
+        return band([run.curve for run in self.runs])
+
+    @property
+    def settings(self) -> list[str]:
+        """Where the shown configuration is not the reference: `agent.discount: 0.99 -> 0.9`."""
+        return differences(self.reference, replace(self.runs[0].config, seed=self.reference.seed))
+
+    def extra(self, kind: str) -> float | None:
+        """The third number of a cell: % saved, iterations, or median milliseconds."""
+        if kind == "milliseconds":
+            times = [time for run in self.runs for _, time in run.milliseconds]
+            return float(np.median(times)) if times else None
+        found = [run.saved if kind == "saved" else run.work for run in self.runs]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known else None
+
+
+class Catalogue:
+    """The finished runs, found by cell."""
+
+    def __init__(self, runs: Iterable[Run], unfinished: bool = False) -> None:
+        self.by_identity: dict[str, list[Run]] = defaultdict(list)
+        self.all = list(runs)
+        for run in self.all:
+            # Two evaluations at least: one before learning is no result.
+            whole = run.state == "finished" or (unfinished and len(run.rows) > 1)
+            if whole and not run.latency:
+                self.by_identity[identity(run.config)].append(run)
+        self.placed: set[str] = set()
+
+    def groups(self, runs: Sequence[Run]) -> list[list[Run]]:
+        """Runs of the same configuration but for the seed."""
+        found: dict[str, list[Run]] = defaultdict(list)
+        for run in runs:
+            found[replace(run.config, seed=0).id].append(run)
+        return list(found.values())
+
+    def cell(self, spec: Spec, task: Task, column: Column) -> Cell:
+        """The runs that stand in one cell of a table."""
+        reference = configuration(spec, task, column)
+        runs = self.by_identity.get(identity(reference), [])
+        groups = self.groups(runs)
+        shown = _widest(groups) if spec.every_configuration else _most_trusted(groups, reference)
+        self.placed.update(run.config.id for run in runs)
+        published = spec.paper[task][column.paper] if spec.paper and column.paper else None
+        return Cell(task, column, tuple(shown), len(groups), published, reference)
+
+    def candidates(self, cell: Cell) -> list[Run]:
+        """All runs that could stand in a cell, whatever their hyper-parameters."""
+        return self.by_identity.get(identity(cell.reference), [])
+
+    def table(self, spec: Spec) -> dict[Task, dict[str, Cell]]:
+        """All cells of a spec; a column nobody has to run is left out where it was not run."""
+        rows = {task: {c.name: self.cell(spec, task, c) for c in spec.columns} for task in spec.tasks}
+        idle = {
+            column.name
+            for column in spec.columns
+            if column.asked_for and not any(cells[column.name].runs for cells in rows.values())
+        }
+        return {task: {n: cell for n, cell in cells.items() if n not in idle} for task, cells in rows.items()}
+
+    def others(self) -> list[Run]:
+        """Finished runs that no table asked for."""
+        return [run for runs in self.by_identity.values() for run in runs if run.config.id not in self.placed]
+
+
+def _most_trusted(groups: Sequence[Sequence[Run]], reference: RunConfig) -> Sequence[Run]:
+    """The configuration trained longest, then with the most seeds, then the chosen one, then the best.
+
+    Length and seeds come first: the best of many short searches is not a result.
+    """
+
+    def trust(group: Sequence[Run]) -> tuple[int, int, bool, float]:
+        config = replace(group[0].config, seed=0, train_steps=reference.train_steps)
+        mean = float(np.mean([run.best for run in group]))
+        return group[0].config.train_steps, len(group), config.id == replace(reference, seed=0).id, mean
+
+    return max(groups, key=trust, default=[])
+
+
+def _widest(groups: Sequence[Sequence[Run]]) -> Sequence[Run]:
+    """All runs of the training length under which the most configurations were tried."""
+    by_length: dict[int, list[Sequence[Run]]] = defaultdict(list)
+    for group in groups:
+        by_length[group[0].config.train_steps].append(group)
+    length = max(by_length, key=lambda steps: (len(by_length[steps]), steps), default=None)
+    return [] if length is None else [run for group in by_length[length] for run in group]

@@ -1,0 +1,145 @@
+"""The report's sections about time: latency of the solvers, and where the time of a run goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from caql.experiments import paper
+from caql.experiments.paper import Task
+from caql.experiments.report.document import Block, Drawing, Folded, Heading, Part, Table, Text
+from caql.experiments.report.document import Cell as Entry
+from caql.experiments.report.figures import Line, Panel, duration, panels, shares
+from caql.experiments.report.results import Run
+from caql.experiments.specs import SPECS
+
+SOLVER_COLOURS = {"exact": 0, "ga": 1, "cem": 2, "mip": 7}
+PARTS = {"physics": 0, "acting": 1, "max_q": 5, "updating": 2, "evaluating": 3}
+NOTHING = "\N{EM DASH}"
+
+
+def title(task: Task) -> str:
+    """As the paper writes it: `Hopper [-0.25, 0.25]`."""
+    return f"{task[0]} [-{task[1]:g}, {task[1]:g}]"
+
+
+def _ms(value: float) -> str:
+    """Three digits, and never an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def latency(runs: Sequence[Run]) -> list[Block]:
+    """The latency table and figure, from the runs that were probed."""
+    by_task: dict[Task, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.latency and isinstance(run.config.action_range, float | int):
+            by_task[run.config.task, float(run.config.action_range)].append(run)
+    if not by_task:
+        return []
+    body: list[list[Entry]] = []
+    drawn = []
+    for task, probed in by_task.items():
+        times: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for run in probed:
+            for row in run.latency:
+                for solver, value in row.get("milliseconds", {}).items():
+                    times[solver].append((row["train_step"], value))
+        theirs = paper.LATENCY.get(task, {})
+        line: list[Entry] = [title(task)]
+        for solver in SOLVER_COLOURS:
+            values = [value for _, value in times.get(solver, [])]
+            ours = f"{_ms(float(np.median(values)))} ± {_ms(float(np.std(values)))}" if values else NOTHING
+            known = theirs.get(solver)
+            line.append((Part(ours), Part(f"{_ms(known.median)} ± {_ms(known.std)}" if known else "", "faint")))
+        body.append([*line, str(len(probed))])
+        lines = []
+        for solver in (name for name in SOLVER_COLOURS if name in times):
+            points = times[solver]
+            steps = sorted({step for step, _ in points})
+            means = [float(np.mean([value for at, value in points if at == step])) for step in steps]
+            lines.append(Line(solver, SOLVER_COLOURS[solver], np.asarray(steps), np.asarray(means)))
+        drawn.append(Panel(title(task), lines, logarithmic=True))
+    return [
+        Heading(SPECS["latency"].title),
+        Table(
+            ["", *SOLVER_COLOURS, "runs"],
+            body,
+            "Milliseconds for one max-Q problem, median ± standard deviation over training; below it the paper's. "
+            "Ours: a minibatch of 64 in one thread (mip: 4 problems one by one), all solvers on the same networks.",
+        ),
+        Drawing("latency", panels(drawn, "Latency over training"), "Milliseconds for one max-Q problem over training."),
+    ]
+
+
+def latency_in_runs(runs: Sequence[Run]) -> list[Block]:
+    """The time of a max-Q problem over training, as each finished run of CAQL measured it with its own solver."""
+    found: dict[Task, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.state == "finished" and run.milliseconds and isinstance(run.config.action_range, float | int):
+            found[run.config.task, float(run.config.action_range)][run.method.removeprefix("caql-")].append(run)
+    if not found:
+        return []
+    drawn = []
+    for task, solvers in found.items():
+        lines = []
+        for solver, members in solvers.items():
+            points: dict[int, list[float]] = defaultdict(list)
+            for run in members:
+                for step, value in run.milliseconds:
+                    points[step].append(value)
+            steps = sorted(points)
+            means = np.asarray([np.mean(points[step]) for step in steps])
+            lines.append(Line(solver, SOLVER_COLOURS.get(solver, 3), np.asarray(steps), means))
+        drawn.append(Panel(title(task), lines, logarithmic=True))
+    return [
+        Heading("Max-Q over training"),
+        Drawing(
+            "max-q",
+            panels(drawn, "Max-Q over training"),
+            "Milliseconds for one max-Q problem over training, as the runs measured it, each with its own solver.",
+        ),
+    ]
+
+
+def time_split(runs: Sequence[Run]) -> list[Block]:
+    """Where the time of a run goes, by task and method."""
+    grouped: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.state == "finished" and run.seconds and not run.latency:
+            size = run.config.action_range
+            shown = f" {size:g}" if isinstance(size, float | int) else ""
+            grouped[f"{run.config.task}{shown}", run.method].append(run)
+    if not grouped:
+        return []
+    bars, body = [], []
+    for (task, method), members in grouped.items():
+        mean = {part: float(np.mean([run.seconds.get(part, 0.0) for run in members])) for part in PARTS}
+        whole = sum(mean.values())
+        bars.append((f"{task}, {method}", mean))
+        split = [f"{100 * mean[part] / whole:.0f} %" if whole else NOTHING for part in PARTS]
+        steps = float(np.mean([run.train_step for run in members]))
+        rate = f"{steps / whole:.0f}" if whole else NOTHING
+        body.append([task, method, *split, duration(whole), rate, str(len(members))])
+    each = [
+        [run.folder.name, *(f"{run.seconds.get(part, 0.0):.0f}" for part in PARTS), f"{sum(run.seconds.values()):.0f}"]
+        for members in grouped.values()
+        for run in members
+    ]
+    colours = {part: colour for part, colour in PARTS.items() if any(mean.get(part) for _, mean in bars)}
+    return [
+        Heading("Where the time goes"),
+        Text(
+            "Mean share of a run's time. `updating` is without `max_q`, the time in max-Q solvers; where these are "
+            "part of a compiled update (ga, cem) their share is estimated from solves timed at each evaluation."
+        ),
+        Drawing("time", shares(bars, colours, "Where the time goes"), ""),
+        Folded(
+            "The same as numbers, and every run in seconds",
+            [
+                Table(["", "method", *PARTS, "whole", "steps/s", "runs"], body),
+                Table(["run", *PARTS, "whole"], each),
+            ],
+        ),
+    ]

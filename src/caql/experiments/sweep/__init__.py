@@ -1,0 +1,1 @@
+"""Running many configurations: on local processes or on Ray, resumable."""

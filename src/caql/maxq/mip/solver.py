@@ -1,0 +1,105 @@
+"""`mip`: max-Q by a general mixed-integer solver (Section 3.1), a model for each state in turn.
+
+A solver's answer is trusted only for two things: its action, which is clipped into the box and evaluated in
+float64, and its dual bound.  A row is called optimal when those two are within the tolerance of each other, whatever
+the solver called it; a solver that breaks down on a state leaves that row flagged with the best action known.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caql.bounds import METHODS, Method, layer_bounds
+from caql.errors import CaqlError, nearest
+from caql.maxq.host import allowed_gap, as_float64, conclude, evaluate, first_guess
+from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
+from caql.maxq.mip.formulation import Model, formulate, tighten
+from caql.maxq.problem import Problem, Solution, Status
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Mip:
+    """A branch-and-cut solver for each state in turn; needs nothing of the network but piecewise linearity."""
+
+    name: ClassVar[str] = "mip"
+    traceable: ClassVar[bool] = False
+
+    backend: str = "scip"
+    """scip, highs, gurobi or cplex."""
+    time_limit: float = 60.0
+    """Seconds for one state."""
+    threads: int = 1
+    """Threads of the backend for one state (SCIP uses one)."""
+    bounds: Method = "backward"
+    """Where the big-M constants come from: interval, dual, backward or tightest."""
+    cut_rounds: int = 0
+    """Rounds of ideal-formulation cuts at the root before the solver starts."""
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise CaqlError(f"backend = {self.backend!r} is not a solver; {nearest(self.backend, BACKENDS)}")
+        if self.bounds not in METHODS:
+            raise CaqlError(f"bounds = {self.bounds!r} is not a method; {nearest(self.bounds, METHODS)}")
+        if not self.time_limit > 0:
+            raise CaqlError(f"time_limit = {self.time_limit} must be a positive number of seconds")
+        if self.threads < 1 or self.cut_rounds < 0:
+            raise CaqlError(
+                f"threads = {self.threads} must be at least 1 and cut_rounds = {self.cut_rounds} at least 0"
+            )
+
+    def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002  (the protocol's)
+        """Each wanted row by its own model; see the module's docstring for what the rows' status means."""
+        require_backend(self.backend)
+        network, box = as_float64(problem.network, problem.actions)
+        rows = len(network.first_bias)
+        with np.errstate(invalid="ignore", over="ignore"):
+            bounds = layer_bounds(network, box, self.bounds)
+            actions = first_guess(problem, box, rows)
+            values = evaluate(network, actions)
+        upper = np.array(np.nan_to_num(bounds[-1][1][:, 0], nan=np.inf))
+        stopped, work = np.full(rows, int(Status.LIMIT)), np.zeros(rows, np.int64)
+        absolute = np.broadcast_to(np.asarray(problem.tolerance, np.float64), rows)
+        relative = np.broadcast_to(np.asarray(problem.relative_tolerance, np.float64), rows)
+        low, high = (np.broadcast_to(side, actions.shape) for side in box)
+        wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
+        for row in np.flatnonzero(wanted & ~(upper - values <= allowed_gap(problem, values))).tolist():
+            try:
+                model = formulate(network, box, bounds, row)
+                # Nine tenths: what the solver leaves open may not be all that is left after re-evaluation.
+                limits = Limits(0.9 * absolute[row] / model.unit, 0.9 * relative[row], self.time_limit, self.threads)
+                answer = self._search(model, limits, actions[row] if problem.warm_start is not None else None)
+            except Exception as error:  # a broken backend must not end a training run
+                logging.getLogger(__name__).warning("%s failed on state %d: %s", self.backend, row, error)
+                stopped[row] = int(Status.FAILED)
+                continue
+            work[row] = answer.nodes
+            if answer.point is not None:
+                found = np.clip(model.action(answer.point), low[row], high[row])
+                value = evaluate(network._replace(first_bias=network.first_bias[row]), found)
+                if value > values[row] or not np.isfinite(values[row]):
+                    actions[row], values[row] = found, value
+            proved = model.unit * answer.bound
+            if proved < values[row] - max(absolute[row], 1e3 * FEASIBILITY * model.unit):
+                # The action at hand refutes the bound: nothing the backend says of this state can be trusted.
+                logging.getLogger(__name__).warning("%s cut off the best action of state %d", self.backend, row)
+                stopped[row] = int(Status.FAILED)
+                continue
+            upper[row] = np.fmin(upper[row], proved)
+        stopped[~np.isfinite(values)] = int(Status.FAILED)
+        return conclude(problem, actions, values, upper, stopped, work)
+
+    def _search(self, model: Model, limits: Limits, warm_start: Array | None) -> Answer:
+        if not model.integrality.any() and not len(model.rows):
+            # Every neuron is stable: Q is affine over the box.
+            corner = np.where(model.objective > 0, model.upper, model.lower)
+            return Answer(corner, float(model.objective @ corner) + model.offset, 0)
+        if self.cut_rounds:
+            model = tighten(model, highs_relaxation, self.cut_rounds)
+        return BACKENDS[self.backend](model, limits, None if warm_start is None else model.point(warm_start))

@@ -1,0 +1,205 @@
+"""The model as arrays: it holds exactly the network's graph, is small, well scaled and quick to build."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+
+from caql.actions import Box
+from caql.bounds import METHODS, layer_bounds
+from caql.maxq.host import evaluate
+from caql.maxq.mip.formulation import Model, formulate, ideal_cuts, tighten
+
+from .problems import ALL_PROBLEMS, PROBLEMS, Case, he_layers
+
+
+def box_of(case: Case) -> Box:
+    return Box(
+        *(
+            np.full(case.actions, side) if np.ndim(side) == 0 else np.asarray(side, np.float64)
+            for side in (case.low, case.high)
+        )
+    )
+
+
+def model_of(case: Case, method: Any = "backward", row: int = 0) -> Model:
+    box = box_of(case)
+    return formulate(case.folded, box, layer_bounds(case.folded, box, method), row)
+
+
+def relaxation(model: Model) -> Any:
+    rows = np.vstack([model.rows, -model.rows])
+    sides = np.hstack([model.row_upper, -model.row_lower])
+    kept = np.isfinite(sides)
+    bounds = list(zip(model.lower, model.upper, strict=True))
+    found = linprog(-model.objective, rows[kept], sides[kept], bounds=bounds)
+    assert found.status == 0
+    return found.x
+
+
+def objective(model: Model, point: Any) -> float:
+    return model.unit * (float(model.objective @ point) + model.offset)
+
+
+def holds(model: Model, point: Any, slack: float = 1e-9) -> bool:
+    heights = model.rows @ point
+    inside = (point >= model.lower - slack).all() and (point <= model.upper + slack).all()
+    return bool(inside and (heights >= model.row_lower - slack).all() and (heights <= model.row_upper + slack).all())
+
+
+@pytest.mark.parametrize("case", ALL_PROBLEMS, ids=lambda case: case.name)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_action_is_a_point_of_the_model_with_its_q_value(case: Case, method: Any) -> None:
+    rng = np.random.default_rng(0)
+    for row in range(len(case.folded.first_bias)):
+        model = model_of(case, method, row)
+        low, high = (np.broadcast_to(side[row] if np.ndim(side) == 2 else side, case.actions) for side in box_of(case))
+        for unit in [np.zeros(case.actions), np.ones(case.actions), *rng.random((4, case.actions))]:
+            action = low + unit * (high - low)
+            point = model.point(action)
+            assert holds(model, point)
+            np.testing.assert_allclose(model.action(point), action, rtol=1e-12, atol=1e-15)
+            network = case.folded._replace(first_bias=case.folded.first_bias[row])
+            scale = 1e-9 * (model.unit + abs(objective(model, point)))
+            assert objective(model, point) == pytest.approx(float(evaluate(network, action)), abs=scale)
+
+
+def test_a_wrong_phase_is_not_a_point_of_the_model() -> None:
+    case = PROBLEMS[2]
+    model = model_of(case)
+    point = model.point(np.array([0.1, -0.4, 0.7]))
+    assert len(model.neurons.phases) > 4
+    for phase in model.neurons.phases:
+        flipped = point.copy()
+        flipped[phase] = 1 - flipped[phase]
+        assert not holds(model, flipped)
+
+
+def test_stable_neurons_take_no_columns() -> None:
+    for name, count in (("dead first layer", 0), ("a single admissible action", 0), ("zero weights", 0)):
+        case = next(c for c in PROBLEMS if c.name == name)
+        model = model_of(case)
+        assert len(model.neurons.bias) == count
+        assert model.rows.shape == (3 * count, case.actions + 2 * count)
+    case = next(c for c in PROBLEMS if c.name == "the paper's 32 x 16")
+    lower, upper = (
+        np.concatenate([pair[side][0] for pair in layer_bounds(case.folded, box_of(case), "tightest")[:-1]])
+        for side in (0, 1)
+    )
+    model = model_of(case, "tightest")
+    assert 0 < len(model.neurons.bias) == np.sum((lower < 0) & (upper > 0)) < 48
+    assert model.integrality.sum() == len(model.neurons.bias)
+
+
+@pytest.mark.parametrize(
+    "name", ["large scale", "tiny scale", "large hidden units", "tiny hidden units", "a tiny box around a kink"]
+)
+def test_the_model_is_scaled_whatever_the_network(name: str) -> None:
+    model = model_of(next(c for c in PROBLEMS if c.name == name))
+    assert np.abs(model.objective).max() == pytest.approx(1.0)
+    assert 0.1 < np.abs(model.rows).max() < 1e3
+    assert np.abs(model.lower).max() <= 1.0
+    assert np.abs(model.upper).max() <= 1.0
+
+
+def test_sparse_rows_are_the_dense_ones() -> None:
+    model = model_of(PROBLEMS[2])
+    starts, columns, values = model.sparse_rows()
+    dense = np.zeros_like(model.rows)
+    for row in range(len(model.rows)):
+        entries = slice(starts[row], starts[row + 1])
+        dense[row, columns[entries]] = values[entries]
+    np.testing.assert_array_equal(dense, model.rows)
+    assert (values != 0).all()
+
+
+def test_cuts_hold_for_every_action_and_lower_the_relaxation() -> None:
+    case = Case("cut", he_layers(40, (4, 14, 8, 1)), -1.0, 1.0)
+    plain = model_of(case)
+    cut = tighten(plain, relaxation, rounds=8)
+    assert len(cut.rows) > len(plain.rows)
+    before, after = (objective(model, relaxation(model)) for model in (plain, cut))
+    rng = np.random.default_rng(1)
+    actions = np.concatenate([rng.uniform(-1, 1, (2000, 4)), np.sign(rng.normal(size=(200, 4)))])
+    points = np.array([cut.point(action) for action in actions])
+    assert (points @ cut.rows.T <= cut.row_upper + 1e-9).all()
+    assert evaluate(case.folded._replace(first_bias=case.folded.first_bias[0]), actions).max() < after < before - 1e-3
+
+
+def test_separation_finds_the_most_violated_of_all_subsets() -> None:
+    """Against the definition: every subset of one neuron's inputs, at random points."""
+    case = Case("subsets", he_layers(41, (4, 3, 1)), -1.0, [1.0, 0.5, 2.0, 1.0])
+    model = model_of(case, "interval")
+    neurons, rng = model.neurons, np.random.default_rng(2)
+    assert len(neurons.bias)
+    checked = 0
+    for _ in range(50):
+        point = rng.uniform(model.lower, model.upper)
+        rows, _, limits = ideal_cuts(model, point, violation=-np.inf)
+        size = np.maximum(neurons.upper, -neurons.lower)
+        for k, (w, b) in enumerate(zip(neurons.weights[:, :4], neurons.bias, strict=True)):
+            x, zeta = point[:4], point[neurons.phases[k]]
+            least = np.where(w >= 0, model.lower[:4], model.upper[:4])
+            most = np.where(w >= 0, model.upper[:4], model.lower[:4])
+            sides = []
+            for subset in range(16):
+                chosen = np.array([subset >> i & 1 for i in range(4)], bool)
+                sides.append((w * (x - least * (1 - zeta)))[chosen].sum() + (b + (w * most)[~chosen].sum()) * zeta)
+            violation = point[neurons.outputs[k]] * neurons.upper[k] - min(sides)
+            assert (rows[k] @ point - limits[k]) * size[k] == pytest.approx(violation)
+            checked += 1
+    assert checked >= 50
+
+
+def test_one_neuron_with_all_its_cuts_is_integral() -> None:
+    """The ideal formulation's claim: for one neuron, the relaxation's vertices are integer."""
+    rng = np.random.default_rng(3)
+    case = Case("one neuron", [(rng.normal(size=(3, 1)), np.array([0.1])), (np.ones((1, 1)), np.zeros(1))], -1.0, 1.0)
+    model = model_of(case)
+    for _ in range(20):
+        tilted = Model(**{**vars(model), "objective": rng.normal(size=len(model.objective)) * [1, 1, 1, 2, 0.5]})
+        point = relaxation(tighten(tilted, relaxation, rounds=50))
+        phase = point[model.neurons.phases[0]]
+        assert min(phase, 1 - phase) < 1e-6
+
+
+def test_more_rows_and_integer_actions_join_the_model() -> None:
+    case = Case("joint", he_layers(42, (3, 8, 5, 1)), [-2.0, -1.0, -1.5], [2.0, 1.0, 1.5])
+    box, network = box_of(case), case.folded
+    integer = np.array([True, False, False])
+    model = formulate(network, box, layer_bounds(network, box, "backward"), 0, integer=integer)
+    # a_1 + a_2 <= 0.5, written over the model's columns.
+    row = np.zeros((1, len(model.objective)))
+    row[0, :3] = np.array([0.0, 1.0, 1.0]) * model.action_map
+    limit = 0.5 - np.array([0.0, 1.0, 1.0]) @ model.action_centre
+    model = model.with_rows(row, np.array([-np.inf]), np.array([limit]))
+    found = milp(
+        -model.objective,
+        constraints=LinearConstraint(model.rows, model.row_lower, model.row_upper),
+        bounds=Bounds(model.lower, model.upper),
+        integrality=model.integrality,
+    )
+    action = model.action(found.x)
+    assert action[0] == pytest.approx(np.round(action[0]))
+    assert action[1] + action[2] <= 0.5 + 1e-7
+    grid = np.stack(np.meshgrid(np.arange(-2, 3), np.linspace(-1, 1, 41), np.linspace(-1.5, 1.5, 61)), -1).reshape(
+        -1, 3
+    )
+    grid = grid[grid[:, 1] + grid[:, 2] <= 0.5 + 1e-12]
+    best = evaluate(network._replace(first_bias=network.first_bias[0]), grid).max()
+    value = evaluate(network._replace(first_bias=network.first_bias[0]), action)
+    assert best - 1e-6 <= value <= best + 0.2
+
+
+def test_building_a_model_takes_less_than_a_millisecond() -> None:
+    case = next(c for c in PROBLEMS if c.name == "the paper's 32 x 16")
+    box = Box(-np.ones(3), np.ones(3))
+    bounds = layer_bounds(case.folded, box, "backward")
+    times = []
+    for _ in range(30):
+        start = time.perf_counter()
+        formulate(case.folded, box, bounds, 0).sparse_rows()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1e-3

@@ -1,0 +1,138 @@
+import dataclasses
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from caql.agents.caql import CAQLConfig
+from caql.config import RunConfig
+from caql.environments import make_task
+from caql.errors import CaqlError
+from caql.maxq.gradient_ascent import GradientAscent
+from caql.runs.training import Training, evaluate_policy
+
+TINY = RunConfig(
+    "Pendulum",
+    episode_steps=20,
+    train_steps=120,
+    steps_per_epoch=10,
+    batch_size=8,
+    replay_size=60,
+    warm_up=40,
+    evaluate_every=40,
+    evaluation_episodes=2,
+    agent=CAQLConfig(hidden=(8, 4), action_hidden=(8, 4), solver=GradientAscent(iterations=3)),
+)
+
+
+class Scripted(gym.Env):
+    """Counts its steps; ends by falling after `fall` of them, and answers with `rewards` and `observations` given."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, fall=1000, reward=1.0, bad_at=None):
+        self.fall, self.reward, self.bad_at, self.t, self.total = fall, reward, bad_at, 0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        self.total += 1
+        bad = self.total == self.bad_at
+        observation = np.array([np.nan if bad == 1 and self.reward is not None else self.t], np.float32)
+        return observation, np.nan if self.reward is None and bad else 1.0, self.t >= self.fall, False, {}
+
+
+def test_the_loop_counts_evaluates_and_stops():
+    training = Training(TINY)
+    epochs = list(training.epochs())
+    assert training.train_step == 120
+    assert [row["train_step"] for row in training.records] == [0, 40, 80, 120]
+    assert epochs[0].evaluation is training.records[0]
+    # 40 transitions are two episodes; the second of them is followed by learning.
+    assert training.epoch == 1 + 12
+    assert training.environment_steps == 13 * 20
+    assert len(training.replay) == 60
+    row = training.records[-1]
+    assert row["return"] == pytest.approx(np.mean(row["returns"]))
+    assert len(set(row["returns"])) == 2
+    assert {"loss", "q_mean", "filtered", "clustered", "work", "tolerance", "training_return"} <= set(row)
+    assert {"acting", "physics", "updating", "evaluating"} <= set(row["seconds"])
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another():
+    def weights(seed):
+        training = Training(dataclasses.replace(TINY, seed=seed))
+        list(training.epochs())
+        return np.asarray(training.state.q.vector), [row["return"] for row in training.records]
+
+    one, again, other = weights(0), weights(0), weights(1)
+    np.testing.assert_array_equal(one[0], again[0])
+    assert one[1] == again[1]
+    assert not np.array_equal(one[0], other[0])
+
+
+@pytest.mark.parametrize("stop_after", [1, 5, 9])
+def test_a_restored_run_goes_on_bit_for_bit(stop_after):
+    whole = Training(TINY)
+    list(whole.epochs())
+    first = Training(TINY)
+    for _, _epoch in zip(range(stop_after), first.epochs(), strict=False):
+        pass
+    arrays, meta = first.snapshot()
+    second = Training(TINY)
+    second.restore({name: array.copy() for name, array in arrays.items()}, meta)
+    list(second.epochs())
+    np.testing.assert_array_equal(np.asarray(second.state.q.vector), np.asarray(whole.state.q.vector))
+    np.testing.assert_array_equal(
+        np.asarray(second.state.action_function.vector), np.asarray(whole.state.action_function.vector)
+    )
+    np.testing.assert_array_equal(second.replay.data.rewards, whole.replay.data.rewards)
+    assert [row["returns"] for row in second.records] == [row["returns"] for row in whole.records]
+
+
+def test_only_a_fall_stops_the_bootstrap():
+    fallen = Training(TINY, make_task(Scripted(fall=5), None, 20))
+    fallen._collect()
+    assert fallen.replay.data.continues[:5].tolist() == [1, 1, 1, 1, 0]
+    timed_out = Training(TINY, make_task(Scripted(), None, 5))
+    timed_out._collect()
+    assert timed_out.replay.data.continues[:5].tolist() == [1, 1, 1, 1, 1]
+    np.testing.assert_array_equal(timed_out.replay.data.states[:5, 0], [0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(timed_out.replay.data.next_states[:5, 0], [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(("zero", "last"), [(True, 0.0), (False, 1.0)])
+def test_the_terminal_reward_can_be_zeroed_in_the_buffer_but_not_in_the_return(zero, last):
+    training = Training(dataclasses.replace(TINY, zero_terminal_reward=zero), make_task(Scripted(fall=3), None, 20))
+    assert training._collect() == 3.0
+    assert training.replay.data.rewards[:3].tolist() == [1.0, 1.0, last]
+
+
+@pytest.mark.parametrize(("reward", "word"), [(1.0, "observation"), (None, "reward")])
+def test_a_non_finite_number_stops_the_run_and_names_the_step(reward, word):
+    config = dataclasses.replace(TINY, evaluate_every=0)
+    training = Training(config, make_task(Scripted(bad_at=33, reward=reward), None, 20))
+    with pytest.raises(CaqlError, match=f"environment step 32 .* non-finite {word}"):
+        list(training.epochs())
+
+
+def test_diverged_weights_stop_the_run():
+    training = Training(TINY)
+    training.state = training.state._replace(
+        q=training.state.q._replace(vector=training.state.q.vector.at[0].set(float("nan")))
+    )
+    with pytest.raises(CaqlError, match="non-finite loss"):
+        list(training.epochs())
+
+
+def test_evaluation_is_greedy_and_seeded():
+    training = Training(TINY)
+    policy = training.agent.policy(training.state, 0)
+    one = evaluate_policy(policy, training.task, 3, (5, 0))
+    assert one == evaluate_policy(policy, training.task, 3, (5, 0))
+    assert one != evaluate_policy(policy, training.task, 3, (6, 0))

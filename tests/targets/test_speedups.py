@@ -1,0 +1,296 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caql.actions import make_box
+from caql.agents.agent import Spec
+from caql.agents.caql import CAQL, CAQLConfig
+from caql.bounds import dual_bound
+from caql.maxq.cross_entropy import CrossEntropy
+from caql.maxq.gradient_ascent import GradientAscent
+from caql.maxq.problem import Problem
+from caql.maxq.solvers import make_solver
+from caql.networks import fold_state, init_layers, q_value
+from caql.replay import Batch
+from caql.targets.label import Targets
+from caql.targets.speedups import (
+    BOUNDED,
+    EXTRAPOLATED,
+    SOLVED,
+    Clustering,
+    Context,
+    Dual,
+    DualFilter,
+    Tolerance,
+    distances,
+    farthest_first_centroids,
+    online_centroids,
+    target_value,
+)
+
+N, D, B = 4, 2, 64
+BOX = make_box([-1.0, -0.5], [0.5, 1.0])
+KEY = jax.random.key(3)
+
+
+def random_batch(seed=0, spread=1.0, rows=B):
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(rows, N)).astype(np.float32)
+    return Batch(
+        states=states,
+        actions=rng.uniform(-0.5, 0.5, (rows, D)).astype(np.float32),
+        rewards=rng.normal(size=rows).astype(np.float32),
+        next_states=(spread * rng.normal(size=(rows, N))).astype(np.float32),
+        continues=(rng.uniform(size=rows) > 0.1).astype(np.float32),
+    )
+
+
+def make_context(batch, targets=2, hidden=(32, 16), seed=0, scale=1.5):
+    keys = jax.random.split(jax.random.key(seed), 1 + targets)
+    layers = [tuple((scale * w, b) for w, b in init_layers(key, (N + D, *hidden, 1))) for key in keys]
+    q = layers[0]
+    return Context(
+        batch=batch,
+        q=q,
+        network=fold_state(q, batch.next_states),
+        targets=tuple(layers[1:]),
+        actions=BOX,
+        discount=0.9,
+        taken=q_value(q, batch.states, batch.actions),
+        epoch=jnp.int32(0),
+    )
+
+
+def label(context, stages, tolerance=1e-6):
+    targets = Targets(stages, Tolerance(tolerance))
+    posed = targets.pose(context, jnp.zeros((B, D)))
+    solution = GradientAscent(iterations=60, restarts=4).solve(posed.problem, KEY)
+    return targets.label(context, posed, solution), posed, solution
+
+
+def brute_force_value(context):
+    """The largest target value over a fine grid of actions, per row."""
+    sides = [np.linspace(float(lo), float(hi), 41, dtype=np.float32) for lo, hi in zip(BOX.low, BOX.high, strict=True)]
+    grid = jnp.array(list(itertools.product(*sides)))
+    values = jax.vmap(lambda a: target_value(context.targets, context.batch.next_states, jnp.tile(a, (B, 1))))(grid)
+    return values.max(axis=0)
+
+
+def test_a_filtered_row_has_no_hinge_and_keeps_the_sign_of_its_error():
+    filtered = 0
+    for seed in range(5):
+        context = make_context(random_batch(seed), seed=seed)
+        (labels, answer), _, _ = label(context, (DualFilter(),))
+        inactive = np.asarray(answer.provenance == BOUNDED)
+        filtered += inactive.sum()
+        batch = context.batch
+        exact = batch.rewards + 0.9 * batch.continues * brute_force_value(context)
+        assert (np.asarray(exact - context.taken)[inactive] <= 1e-5).all()
+        assert (np.asarray(labels - context.taken)[inactive] <= 1e-5).all()
+        assert (np.asarray(labels >= exact - 1e-4)[inactive]).all()
+    assert filtered > 30
+
+
+def test_rows_that_the_filter_leaves_alone_are_labelled_as_without_it():
+    context = make_context(random_batch())
+    (plain, _), _, _ = label(context, ())
+    (filtered, answer), _, _ = label(context, (DualFilter(),))
+    left = np.asarray(answer.provenance == SOLVED)
+    assert 0 < left.sum() < B
+    np.testing.assert_array_equal(np.asarray(plain)[left], np.asarray(filtered)[left])
+
+
+def test_dual_labels_are_the_bound_and_need_no_solve():
+    context = make_context(random_batch(), targets=1)
+    (labels, answer), posed, solution = label(context, (Dual(),))
+    assert not bool(posed.problem.mask.any())
+    assert int(solution.work.sum()) == 0
+    assert bool((answer.provenance == BOUNDED).all())
+    bound = dual_bound(fold_state(context.targets[0], context.batch.next_states), BOX)
+    expected = context.batch.rewards + 0.9 * context.batch.continues * bound
+    np.testing.assert_allclose(labels, expected, rtol=1e-6)
+    assert bool((answer.values >= brute_force_value(context) - 1e-4).all())
+
+
+@pytest.mark.parametrize("method", ["online", "farthest_first"])
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize("radius", [0.3, 1.5, 4.0])
+def test_every_row_is_near_its_centroid(method, p, radius):
+    context = make_context(random_batch())
+    need = jnp.arange(B) % 5 != 0
+    centroid, (nearest, member) = Clustering(radius, p=p, method=method).plan(context, need)
+    states = context.batch.next_states
+    assert not bool((centroid & ~need).any())
+    assert bool(((centroid | member) == need).all())
+    assert bool(centroid[nearest[member]].all())
+    gaps = np.linalg.norm(states - states[np.asarray(nearest)], ord=p, axis=1)
+    assert (gaps[np.asarray(member)] <= radius * (1 + 1e-5)).all()
+
+
+def test_online_centroids_are_those_of_the_sequential_pass():
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        distance = np.asarray(distances(jnp.asarray(rng.normal(size=(40, 2)), jnp.float32), 2.0))
+        need = rng.uniform(size=40) < 0.8
+        chosen: list[int] = []
+        for row in range(40):
+            if need[row] and all(distance[row, c] > 0.7 for c in chosen):
+                chosen.append(row)
+        found = online_centroids(jnp.asarray(distance <= 0.7), jnp.asarray(need))
+        assert np.flatnonzero(found).tolist() == chosen
+
+
+def test_nothing_to_cluster_is_no_special_case():
+    distance = distances(jnp.zeros((5, 2)), 2.0)
+    none = jnp.zeros(5, bool)
+    assert not bool(online_centroids(distance <= 1, none).any())
+    assert not bool(farthest_first_centroids(distance, jnp.float32(1.0), none).any())
+    context = make_context(random_batch())
+    (labels, answer), _, _ = label(context, (Dual(), Clustering(1.0)))
+    assert bool((answer.provenance == BOUNDED).all())
+    assert bool(jnp.isfinite(labels).all())
+
+
+def test_extrapolation_is_exact_for_networks_linear_in_the_state():
+    context = make_context(random_batch(), hidden=(), targets=2)
+    (plain, _), _, _ = label(context, ())
+    (clustered, answer), _, _ = label(context, (Clustering(2.0),))
+    assert int((answer.provenance == EXTRAPOLATED).sum()) > 20
+    np.testing.assert_allclose(clustered, plain, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(answer.best, label(context, ())[0].answer.best, rtol=1e-4, atol=1e-4)
+
+
+def test_extrapolation_error_is_of_second_order():
+    errors = []
+    for spread in (1e-1, 1e-2):
+        context = make_context(random_batch(spread=spread), targets=1)
+        (plain, _), _, _ = label(context, ())
+        (clustered, answer), _, _ = label(context, (Clustering(radius=100.0),))
+        assert int((answer.provenance == SOLVED).sum()) == 1
+        errors.append(float(jnp.abs(clustered - plain).max()))
+    assert errors[1] < 0.2 * errors[0]
+
+
+def test_the_cap_never_extrapolates_above_the_dual_bound():
+    context = make_context(random_batch(spread=3.0), targets=1)
+    bound = dual_bound(fold_state(context.targets[0], context.batch.next_states), BOX)
+    (_, free), _, _ = label(context, (Clustering(6.0),))
+    (_, capped), _, _ = label(context, (Clustering(6.0, cap_by_bound=True),))
+    extrapolated = free.provenance == EXTRAPOLATED
+    assert bool((free.values > bound + 1e-4)[extrapolated].any())
+    assert not bool((capped.values > bound + 1e-4)[extrapolated].any())
+
+
+def test_the_radius_can_decay_and_can_follow_the_states_scale():
+    assert float(Clustering(0.5, decay=0.9).current_radius(jnp.int32(10))) == pytest.approx(0.5 * 0.9**10)
+    context = make_context(random_batch(spread=50.0))
+    absolute, _ = Clustering(0.5).plan(context, jnp.ones(B, bool))
+    relative, _ = Clustering(0.5, relative=True).plan(context, jnp.ones(B, bool))
+    assert int(absolute.sum()) == B
+    assert int(relative.sum()) < B
+
+
+def test_dynamic_tolerance_by_hand():
+    context = make_context(random_batch(), targets=2)._replace(epoch=jnp.int32(100))
+    guess = jnp.full((B, D), 0.1)
+    batch = context.batch
+    value = q_value(context.targets[0], batch.next_states, guess)
+    error = np.abs(batch.rewards + 0.9 * batch.continues * np.asarray(value) - np.asarray(context.taken)).mean()
+    found = float(Tolerance(1e-6, k1=2.0, k2=0.99).at(context, guess))
+    assert found == pytest.approx(error * 2.0 * 0.99**100, rel=1e-4)
+    assert float(Tolerance(1.5, k1=1e-9).at(context, guess)) == pytest.approx(1.5)
+    assert float(Tolerance(1e-6, k1=1e9).at(context, guess)) == pytest.approx(100.0)
+    assert float(Tolerance(0.25).at(context, guess)) == 0.25
+
+
+def test_no_stages_poses_the_whole_batch():
+    context = make_context(random_batch())
+    posed = Targets().pose(context, jnp.zeros((B, D)))
+    assert posed.problem.mask is None
+    assert posed.notes == ()
+    zero, _ = Clustering(0.0).plan(context, jnp.ones(B, bool))
+    assert bool(zero.all())
+
+
+SUBSETS = [
+    {},
+    {"dual_filter": True},
+    {"cluster_radius": 1.5},
+    {"dual_filter": True, "cluster_radius": 1.5, "dynamic_tolerance": 1.0, "action_labels": "dual"},
+    {"dual_only": True, "clipped_double_q": True},
+]
+
+
+@pytest.mark.parametrize("loss", ["l2", "hinge"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        GradientAscent(iterations=3),
+        CrossEntropy(iterations=2, samples=8, elites=2),
+        make_solver("exact"),
+        make_solver("mip", backend="highs"),
+    ],
+    ids=lambda solver: solver.name,
+)
+def test_every_subset_of_stages_takes_a_step_and_accounts_for_every_row(solver, loss):
+    batch = random_batch(rows=16)
+    batches = Batch(*(np.stack([column, column]) for column in batch))
+    for chosen in SUBSETS:
+        agent = CAQL(CAQLConfig(solver=solver, hidden=(6,), action_hidden=(6,), loss=loss, **chosen), Spec(N, BOX))
+        state = agent.init(KEY)
+        before = np.array(state.q.vector)
+        state, statistics = agent.update(state, batches, KEY)
+        assert not np.array_equal(before, np.asarray(state.q.vector)), chosen
+        assert int(state.step) == 2
+        assert all(np.isfinite(float(value)) for value in statistics.values()), (chosen, statistics)
+        filtered, clustered = float(statistics["filtered"]), float(statistics["clustered"])
+        # Shares of a batch of 16, averaged over two of them: whole numbers of rows.
+        assert (filtered * 32) == pytest.approx(round(filtered * 32), abs=1e-4)
+        assert 0 <= filtered + clustered <= 1
+        assert (filtered > 0) == bool(chosen.get("dual_filter") or chosen.get("dual_only"))
+        assert (clustered > 0) == ("cluster_radius" in chosen)
+        if "dual_only" in chosen:
+            assert float(statistics["work"]) == 0
+
+
+def test_a_learned_hinge_penalty_rises_while_rows_are_violated():
+    batches = Batch(*(column[None] for column in random_batch(rows=16)))
+    config = CAQLConfig(loss="hinge", hinge_penalty=0.5, hinge_penalty_learning_rate=0.1, hidden=(6,))
+    agent = CAQL(config, Spec(N, BOX))
+    state, statistics = agent.update(agent.init(KEY), batches, KEY)
+    assert float(statistics["hinge_penalty"]) == 0.5
+    assert float(state.hinge_penalty) > 0.5
+
+
+def test_schedules_count_epochs_not_training_steps():
+    batches = Batch(*(np.stack([column] * 4) for column in random_batch(rows=16)))
+    config = CAQLConfig(hidden=(6,), cluster_radius=0.5, cluster_decay=0.9)
+    agent = CAQL(config, Spec(N, BOX, epoch_steps=4))
+    state, first = agent.update(agent.init(KEY), batches, KEY)
+    _, second = agent.update(state, batches, KEY)
+    assert float(first["cluster_radius"]) == pytest.approx(0.5)
+    assert float(second["cluster_radius"]) == pytest.approx(0.45)
+
+
+def test_an_audit_measures_and_changes_no_weights():
+    batches = Batch(*(np.stack([column] * 4) for column in random_batch(rows=16)))
+    solver = GradientAscent(iterations=1, step_size=0.01)
+    states = []
+    for audit in (0, 2):
+        agent = CAQL(CAQLConfig(solver=solver, hidden=(6,), action_hidden=(6,), audit=audit), Spec(N, BOX))
+        state, statistics = agent.update(agent.init(KEY), batches, KEY)
+        states.append(np.asarray(state.q.vector))
+        assert ("audit_solver_shortfall" in statistics) == bool(audit)
+    np.testing.assert_array_equal(*states)
+    # One timid step climbs a little from the action function's guess, and never past the proven maximum.
+    assert statistics["audit_action_shortfall"] > statistics["audit_solver_shortfall"] > 0
+    assert statistics["audit_solver_worst"] >= statistics["audit_solver_shortfall"]
+
+
+def test_posed_problems_are_solver_problems():
+    posed = Targets((DualFilter(),)).pose(make_context(random_batch()), jnp.zeros((B, D)))
+    assert isinstance(posed.problem, Problem)
+    assert posed.problem.mask.dtype == bool

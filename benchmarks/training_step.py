@@ -107,7 +107,7 @@ def main() -> None:
             policy.explore(state, noise)
 
     acting = best_seconds(act, 0.5) / 100
-    spec = Spec(task.observation_size, task.actions)
+    spec = Spec(task.observation_size, task.action_set)
     print(f"{options.task}: a physics step takes {physics * 1e6:.0f} us")
     print(f"  acting                     {acting * 1e6:6.1f} us a step   {acting / physics:5.2f} of the physics")
     plain = 0.0

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caql import bounds
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.networks import FoldedNetwork
 
 FOUR = pytest.mark.parametrize("method", bounds.METHODS)
@@ -25,11 +25,11 @@ def random_network(seed: int, sizes: tuple[int, ...], rows: int, scale: float = 
     return FoldedNetwork(rng.normal(size=(rows, sizes[1])), layers[0][0], tuple(layers[1:]))
 
 
-def random_box(seed: int, shape: tuple[int, ...]) -> Box:
+def random_box(seed: int, shape: tuple[int, ...]) -> ActionSet:
     """Asymmetric, with about one side in four a single point."""
     rng = np.random.default_rng(seed)
     centre, radius = rng.normal(size=shape), rng.exponential(size=shape) * (rng.random(shape) > 0.25)
-    return Box(centre - radius, centre + radius)
+    return ActionSet.box(centre - radius, centre + radius)
 
 
 def preactivations(network: FoldedNetwork, actions: Any) -> list[Any]:
@@ -56,13 +56,13 @@ def one_neuron(output: float) -> FoldedNetwork:
     ],
 )
 def test_one_neuron_by_hand(method: bounds.Method, rising: float, falling: float) -> None:
-    box = Box(np.array([-1.0]), np.array([3.0]))
+    box = ActionSet.box(np.array([-1.0]), np.array([3.0]))
     assert bounds.upper_bound(one_neuron(1.0), box, method) == pytest.approx([rising])
     assert bounds.upper_bound(one_neuron(-1.0), box, method) == pytest.approx([falling])
 
 
 def test_the_adaptive_slope_is_zero_where_the_neuron_is_mostly_dead() -> None:
-    box = Box(np.array([-3.0]), np.array([1.0]))
+    box = ActionSet.box(np.array([-3.0]), np.array([1.0]))
     assert bounds.backward_bound(one_neuron(-1.0), box) == pytest.approx([0.0])
     assert bounds.dual_bound(one_neuron(-1.0), box) == pytest.approx([0.75])
 
@@ -143,7 +143,7 @@ def test_tightest_is_never_looser_than_interval_and_layers_stay_ordered(seed: in
 
 
 def test_the_linear_bounds_beat_intervals_on_deep_networks() -> None:
-    network, box = random_network(3, (3, 32, 16, 1), rows=64), Box(-np.ones(3), np.ones(3))
+    network, box = random_network(3, (3, 32, 16, 1), rows=64), ActionSet.box(-np.ones(3), np.ones(3))
     interval, dual, backward, tightest = (bounds.upper_bound(network, box, m).mean() for m in bounds.METHODS)
     assert tightest < backward < dual < interval
 
@@ -151,7 +151,7 @@ def test_the_linear_bounds_beat_intervals_on_deep_networks() -> None:
 @FOUR
 def test_a_single_action_leaves_no_gap(method: bounds.Method) -> None:
     network, point = random_network(4, (3, 9, 7, 1), rows=5), np.array([0.3, -0.2, 0.9])
-    found = bounds.upper_bound(network, Box(point, point), method)
+    found = bounds.upper_bound(network, ActionSet.box(point, point), method)
     np.testing.assert_allclose(found, preactivations(network, point)[-1][:, 0], rtol=1e-12)
 
 
@@ -172,12 +172,14 @@ def test_one_box_per_state_is_solved_per_state(method: bounds.Method) -> None:
     together = bounds.upper_bound(network, box, method)
     for row in range(3):
         alone = network._replace(first_bias=network.first_bias[row : row + 1])
-        np.testing.assert_allclose(bounds.upper_bound(alone, Box(box.low[row], box.high[row]), method), together[row])
+        np.testing.assert_allclose(
+            bounds.upper_bound(alone, ActionSet.box(box.low[row], box.high[row]), method), together[row]
+        )
 
 
 def test_the_dual_builds_no_square_tensor_per_state() -> None:
     network = jax.tree.map(jnp.asarray, random_network(9, (3, 32, 16, 1), rows=64))
-    box = Box(-jnp.ones(3), jnp.ones(3))
+    box = ActionSet.box(-jnp.ones(3), jnp.ones(3))
     text = str(jax.make_jaxpr(bounds.dual_bound)(network, box))
     assert "[64,3,16]" in text
     assert "[64,32,16]" not in text

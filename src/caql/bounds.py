@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.networks import FoldedNetwork
 
 Method = Literal["interval", "dual", "backward", "tightest"]
@@ -43,42 +43,42 @@ class _Relaxation(NamedTuple):
     intercept: Any
 
 
-def preactivation_bounds(network: FoldedNetwork, box: Box, method: Method = "backward") -> Bounds:
+def preactivation_bounds(network: FoldedNetwork, box: ActionSet, method: Method = "backward") -> Bounds:
     """Bounds of every hidden layer's pre-activations over the box."""
     return layer_bounds(network, box, method)[:-1]
 
 
-def upper_bound(network: FoldedNetwork, box: Box, method: Method = "backward") -> Any:
+def upper_bound(network: FoldedNetwork, box: ActionSet, method: Method = "backward") -> Any:
     """An upper bound on max over a of Q(x, a), per state -> (B,)."""
     return layer_bounds(network, box, method)[-1][1][:, 0]
 
 
-def interval_bounds(network: FoldedNetwork, box: Box) -> Bounds:
+def interval_bounds(network: FoldedNetwork, box: ActionSet) -> Bounds:
     """Pre-activation bounds of the hidden layers by interval arithmetic."""
     return preactivation_bounds(network, box, "interval")
 
 
-def interval_bound(network: FoldedNetwork, box: Box) -> Any:
+def interval_bound(network: FoldedNetwork, box: ActionSet) -> Any:
     """Upper bound on max-Q by interval arithmetic -> (B,)."""
     return upper_bound(network, box, "interval")
 
 
-def dual_bound(network: FoldedNetwork, box: Box) -> Any:
+def dual_bound(network: FoldedNetwork, box: ActionSet) -> Any:
     """The dual upper bound on max-Q of Appendix C -> (B,)."""
     return upper_bound(network, box, "dual")
 
 
-def backward_bound(network: FoldedNetwork, box: Box) -> Any:
+def backward_bound(network: FoldedNetwork, box: ActionSet) -> Any:
     """The backward linear upper bound on max-Q, with the adaptive lower slope -> (B,)."""
     return upper_bound(network, box, "backward")
 
 
-def tightest_bound(network: FoldedNetwork, box: Box) -> Any:
+def tightest_bound(network: FoldedNetwork, box: ActionSet) -> Any:
     """The best upper bound on max-Q known here: the three others, sharing their tightest layers -> (B,)."""
     return upper_bound(network, box, "tightest")
 
 
-def layer_bounds(network: FoldedNetwork, box: Box, method: Method) -> Bounds:
+def layer_bounds(network: FoldedNetwork, box: ActionSet, method: Method) -> Bounds:
     """Bounds of every layer's pre-activations over the box; the last entry is the output, (B, 1) each."""
     xp = network.first_bias.__array_namespace__()
     middle = box.centre @ network.action_weights + network.first_bias
@@ -121,7 +121,9 @@ def _relax(xp: Any, lower: Any, upper: Any, *, adaptive: bool) -> _Relaxation:
     return _Relaxation(slope, xp.where(unstable, (upper > -lower) * xp.ones_like(lower), slope), intercept)
 
 
-def _linear_range(network: FoldedNetwork, box: Box, relaxations: list[_Relaxation], weights: Any) -> tuple[Any, Any]:
+def _linear_range(
+    network: FoldedNetwork, box: ActionSet, relaxations: list[_Relaxation], weights: Any
+) -> tuple[Any, Any]:
     """Bounds on z @ weights, z the relaxed outputs of the last relaxed layer, weights (h, m) -> (B, m) each."""
     xp = network.first_bias.__array_namespace__()
     centre, radius = box.centre[..., None, :], box.radius[..., None, :]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from caql.actions import Box, make_box
+from caql.actions import ActionSet, make_box
 from caql.errors import CaqlError, nearest
 
 ActionRange = float | tuple[tuple[float, ...], tuple[float, ...]] | None
@@ -77,7 +77,7 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
             ) from problem
 
 
-def restrict(box: gym.spaces.Box, action_range: ActionRange) -> Box:
+def restrict(box: gym.spaces.Box, action_range: ActionRange) -> ActionSet:
     """The admissible actions: the space's own bounds, narrowed to `action_range`."""
     low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (box.low, box.high))
     if action_range is None:
@@ -130,8 +130,8 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             raise CaqlError(f"episode_steps = {episode_steps} must be at least 1")
         assert isinstance(env.observation_space, gym.spaces.Box)
         assert isinstance(env.action_space, gym.spaces.Box)
-        self.actions = restrict(env.action_space, action_range)
-        self.low, self.high = np.asarray(self.actions.low), np.asarray(self.actions.high)
+        self.action_set = restrict(env.action_space, action_range)
+        self.low, self.high = np.asarray(self.action_set.low), np.asarray(self.action_set.high)
         self.shape = env.action_space.shape
         self.dtype = env.action_space.dtype
         self.flat = len(env.observation_space.shape) == 1

@@ -205,7 +205,7 @@ class CAQL(Model):
         return layers
 
     def _solver_policy(self) -> Policy:
-        sigma = self.config.agent.exploration.size(self.training.epoch, self.task.actions)
+        sigma = self.config.agent.exploration.size(self.training.epoch, self.task.action_set)
         policy: Policy = self.training.agent.solver_policy(self.training.state, sigma)
         return policy
 

@@ -44,7 +44,7 @@ def transitions(seed=0, continues=1.0):
     def normal(*shape):
         return rng.standard_normal((STEPS, ROWS, *shape)).astype(np.float32)
 
-    low, high = np.asarray(SPEC.actions.low), np.asarray(SPEC.actions.high)
+    low, high = np.asarray(SPEC.action_set.low), np.asarray(SPEC.action_set.high)
     actions = rng.uniform(low, high, (STEPS, ROWS, 4)).astype(np.float32)
     return Batch(normal(5), actions, normal(), normal(5), np.full((STEPS, ROWS), continues, np.float32))
 
@@ -125,7 +125,7 @@ def test_actions_stay_inside_the_box(agent):
     policy = agent.policy(state, 0)
     states = states_everywhere(5000)
     noise = 3 * np.random.default_rng(2).standard_normal((5000, 4)).astype(np.float32)
-    low, high = np.asarray(SPEC.actions.low), np.asarray(SPEC.actions.high)
+    low, high = np.asarray(SPEC.action_set.low), np.asarray(SPEC.action_set.high)
     for actions in (policy.act(states), policy.explore(states, noise)):
         assert actions.shape == (5000, 4)
         assert actions.dtype == np.float32
@@ -181,14 +181,14 @@ def test_a_policy_outlives_the_state_it_was_made_from(agent):
 def test_noise_decays_by_the_epoch_down_to_its_minimum(name):
     agent = AGENTS[name]()
     state = agent.init(jax.random.key(0))
-    radius = np.asarray(SPEC.actions.radius)
+    radius = np.asarray(SPEC.action_set.radius)
     np.testing.assert_allclose(agent.policy(state, 0).sigma, radius)
     np.testing.assert_allclose(agent.policy(state, 1000).sigma, 0.9995**1000 * radius, rtol=1e-5)
     np.testing.assert_allclose(agent.policy(state, 10**6).sigma, 0.01 * radius, rtol=1e-5)
 
 
 def test_the_papers_noise_has_an_absolute_size():
-    np.testing.assert_allclose(Exploration(relative=False).size(1, SPEC.actions), np.full(4, 0.9995), rtol=1e-6)
+    np.testing.assert_allclose(Exploration(relative=False).size(1, SPEC.action_set), np.full(4, 0.9995), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,9 @@ def test_nothing_on_a_grid_beats_the_maximiser(seed):
     naf = NAF(NAFConfig(hidden=(8, 8)), spec)
     vector = 1.5 * naf.init(jax.random.key(seed)).network.vector
     states = jax.random.normal(jax.random.key(100 + seed), (4, 3))
-    grid = np.stack(np.meshgrid(*np.linspace(spec.actions.low, spec.actions.high, 101).T), axis=-1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(*np.linspace(spec.action_set.low, spec.action_set.high, 101).T), axis=-1).reshape(-1, 2)
     best = naf.greedy(vector, states)
-    assert np.asarray(spec.actions.contains(best)).all()
+    assert np.asarray(spec.action_set.contains(best)).all()
     quadratic = naf.quadratic(vector, states)
     tops = naf.values(quadratic, best)
     np.testing.assert_allclose(tops, quadratic.maximum, atol=1e-4)
@@ -122,7 +122,7 @@ def test_a_box_constrained_optimiser_finds_the_same_action():
     naf = NAF(NAFConfig(hidden=(8, 8)), spec)
     vector = 2 * naf.init(jax.random.key(3)).network.vector
     state = jax.random.normal(jax.random.key(4), (1, 3))
-    box = spec.actions
+    box = spec.action_set
     value = jax.jit(
         jax.value_and_grad(
             lambda unit: -naf.values(naf.quadratic(vector, state), (box.centre + box.radius * unit)[None])[0]

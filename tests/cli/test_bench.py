@@ -15,13 +15,13 @@ from caql.bench.maxq import (
     measure,
     mip_time,
     two_processes,
-    untrained_task,
+    untrained_case,
 )
 from caql.bounds import METHODS
 from caql.cli import bench
 from caql.errors import CaqlError
 
-SMALL = untrained_task((8, 6), 2, 4)
+SMALL = untrained_case((8, 6), 2, 4)
 
 
 @pytest.mark.parametrize("solver", ["exact", "highs"])
@@ -58,7 +58,7 @@ def test_two_processes_solve_more_than_half_of_what_one_does() -> None:
 
 
 def test_the_table_compares_the_solvers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(bench_maxq, "trained_task", lambda name, states: untrained_task((8, 6), 2, states))
+    monkeypatch.setattr(bench_maxq, "trained_case", lambda name, states: untrained_case((8, 6), 2, states))
     bench.main(
         [
             "maxq",

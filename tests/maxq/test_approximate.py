@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caql.actions import Box, make_box
+from caql.actions import ActionSet, make_box
 from caql.errors import CaqlError
 from caql.maxq.cross_entropy import CrossEntropy, elite_threshold
 from caql.maxq.gradient_ascent import GradientAscent, _columns, _value_and_gradient
@@ -40,7 +40,7 @@ def tent(peaks):
 
 def test_the_written_out_gradient_is_the_gradient():
     problem = random_problem()
-    actions = problem.actions.sample(KEY, 32)
+    actions = problem.action_set.sample(KEY, 32)
     values, gradients = _value_and_gradient(_columns(problem.network), actions.T)
     expected = jax.grad(lambda a: folded_value(problem.network, a).sum())(actions)
     np.testing.assert_allclose(values, folded_value(problem.network, actions), rtol=1e-5, atol=1e-5)
@@ -50,10 +50,10 @@ def test_the_written_out_gradient_is_the_gradient():
 @pytest.mark.parametrize("solver", SOLVERS, ids=str)
 def test_the_answer_is_honest_and_no_worse_than_the_warm_start(solver):
     problem = random_problem()
-    start = problem.actions.sample(jax.random.key(8), 32)
+    start = problem.action_set.sample(jax.random.key(8), 32)
     solution = jax.jit(lambda p: solver.solve(p, KEY))(problem._replace(warm_start=start))
     np.testing.assert_allclose(folded_value(problem.network, solution.actions), solution.values, rtol=1e-4, atol=1e-4)
-    assert bool(problem.actions.contains(solution.actions).all())
+    assert bool(problem.action_set.contains(solution.actions).all())
     assert bool((solution.values >= folded_value(problem.network, start) - 1e-5).all())
     assert float(solution.values.mean()) > float(folded_value(problem.network, start).mean()) + 0.1
     assert bool(jnp.isinf(solution.upper).all())
@@ -124,7 +124,7 @@ def test_boxes_may_differ_by_state():
     low = jnp.array([[-1.0], [0.2], [0.4]])
     high = jnp.array([[1.0], [0.3], [0.4]])
     for solver in SOLVERS:
-        solution = solver.solve(Problem(tent([0.0, 0.0, 0.0]), Box(low, high), tolerance=1e-5), KEY)
+        solution = solver.solve(Problem(tent([0.0, 0.0, 0.0]), ActionSet.box(low, high), tolerance=1e-5), KEY)
         np.testing.assert_allclose(solution.actions[:, 0], [0.0, 0.2, 0.4], atol=0.06)
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.bounds import METHODS, upper_bound
 from caql.maxq.host import evaluate
 from caql.maxq.maximize import maximize
@@ -91,7 +91,7 @@ def test_search_stays_below_the_proved_maximum(case: Case, solver: str) -> None:
 @by_name
 @pytest.mark.parametrize("method", METHODS)
 def test_bounds_lie_above_the_proved_maximum(case: Case, method: str) -> None:
-    box = Box(
+    box = ActionSet.box(
         *(
             np.broadcast_to(np.asarray(side, np.float64), case.actions)
             if np.ndim(side) < 2

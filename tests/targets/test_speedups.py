@@ -57,9 +57,9 @@ def make_context(batch, targets=2, hidden=(32, 16), seed=0, scale=1.5):
         q=q,
         network=fold_state(q, batch.next_states),
         targets=tuple(layers[1:]),
-        actions=BOX,
+        action_set=BOX,
         discount=0.9,
-        taken=q_value(q, batch.states, batch.actions),
+        q_values=q_value(q, batch.states, batch.actions),
         epoch=jnp.int32(0),
     )
 
@@ -88,8 +88,8 @@ def test_a_filtered_row_has_no_hinge_and_keeps_the_sign_of_its_error():
         filtered += inactive.sum()
         batch = context.batch
         exact = batch.rewards + 0.9 * batch.continues * brute_force_value(context)
-        assert (np.asarray(exact - context.taken)[inactive] <= 1e-5).all()
-        assert (np.asarray(labels - context.taken)[inactive] <= 1e-5).all()
+        assert (np.asarray(exact - context.q_values)[inactive] <= 1e-5).all()
+        assert (np.asarray(labels - context.q_values)[inactive] <= 1e-5).all()
         assert (np.asarray(labels >= exact - 1e-4)[inactive]).all()
     assert filtered > 30
 
@@ -198,7 +198,7 @@ def test_dynamic_tolerance_by_hand():
     guess = jnp.full((B, D), 0.1)
     batch = context.batch
     value = q_value(context.targets[0], batch.next_states, guess)
-    error = np.abs(batch.rewards + 0.9 * batch.continues * np.asarray(value) - np.asarray(context.taken)).mean()
+    error = np.abs(batch.rewards + 0.9 * batch.continues * np.asarray(value) - np.asarray(context.q_values)).mean()
     found = float(Tolerance(1e-6, k1=2.0, k2=0.99).at(context, guess))
     assert found == pytest.approx(error * 2.0 * 0.99**100, rel=1e-4)
     assert float(Tolerance(1.5, k1=1e-9).at(context, guess)) == pytest.approx(1.5)

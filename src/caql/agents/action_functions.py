@@ -59,15 +59,15 @@ class Deterministic:
     def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
         raw = forward(self.network.layers(vector), states)
         if self.how == "tanh":
-            return squash(self.spec.actions, raw)
-        inside = self.spec.actions.clip(raw)
+            return squash(self.spec.action_set, raw)
+        inside = self.spec.action_set.clip(raw)
         return raw + jax.lax.stop_gradient(inside - raw) if self.how == "straight_through" else inside
 
     def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
         return action_function_loss(folded_value(network, self.guess(vector, states)), answer.best)
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
-        return DeterministicPolicy(self.network.layers(np.asarray(vector)), self.spec.actions, sigma, self.how)
+        return DeterministicPolicy(self.network.layers(np.asarray(vector)), self.spec.action_set, sigma, self.how)
 
 
 class Stochastic:
@@ -86,11 +86,11 @@ class Stochastic:
 
     def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
         unit, _ = self._heads(vector, states)
-        return self.spec.actions.centre + self.spec.actions.radius * unit
+        return self.spec.action_set.centre + self.spec.action_set.radius * unit
 
     def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
         del network
-        box = self.spec.actions
+        box = self.spec.action_set
         unit, log_spread = self._heads(vector, states)
         # A side without width has one action and nothing to fit.
         target = jnp.where(box.radius > 0, (answer.actions - box.centre) / jnp.where(box.radius > 0, box.radius, 1), 0)
@@ -106,7 +106,7 @@ class _StochasticPolicy(DeterministicPolicy):
     def __init__(self, layers: Any, spec: Spec) -> None:
         *hidden, (weights, bias) = layers
         size = spec.action_size
-        super().__init__((*hidden, (weights[:, :size], bias[:size])), spec.actions, np.zeros(size, np.float32))
+        super().__init__((*hidden, (weights[:, :size], bias[:size])), spec.action_set, np.zeros(size, np.float32))
         self.spread_weights, self.spread_bias = weights[:, size:], bias[size:]
 
     def explore(self, state: Array, noise: Array) -> Array:
@@ -124,7 +124,7 @@ class SolverPolicy:
 
     def __init__(self, maximisers: Callable[[Array], Array], spec: Spec, sigma: Array) -> None:
         self.maximisers, self.sigma = maximisers, sigma
-        self.low, self.high = np.asarray(spec.actions.low), np.asarray(spec.actions.high)
+        self.low, self.high = np.asarray(spec.action_set.low), np.asarray(spec.action_set.high)
 
     def act(self, state: Array) -> Array:
         actions = self.maximisers(np.atleast_2d(np.asarray(state, np.float32)))
@@ -148,7 +148,7 @@ class Absent:
 
     def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
         del vector
-        return jnp.broadcast_to(self.spec.actions.centre, (states.shape[0], self.spec.action_size))
+        return jnp.broadcast_to(self.spec.action_set.centre, (states.shape[0], self.spec.action_size))
 
     def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
         del states, network

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.networks import Layers
 from caql.replay import Batch
@@ -29,12 +29,12 @@ class Spec(NamedTuple):
     """What an agent must know: the observation's length, the admissible actions, gradient steps in an epoch."""
 
     observation_size: int
-    actions: Box
+    action_set: ActionSet
     epoch_steps: int = 20
 
     @property
     def action_size(self) -> int:
-        return int(self.actions.low.shape[-1])
+        return int(self.action_set.low.shape[-1])
 
 
 class Policy(Protocol):
@@ -104,7 +104,7 @@ class Exploration:
         require(self, "decay", "more than 0 and at most 1", 0 < self.decay <= 1)
         require(self, "minimum", "a finite number, at least 0", 0 <= self.minimum < float("inf"))
 
-    def size(self, epoch: int, actions: Box) -> Array:
+    def size(self, epoch: int, actions: ActionSet) -> Array:
         """The standard deviation in each action dimension."""
         sigma = max(self.minimum, self.sigma * self.decay**epoch)
         radius = np.asarray(actions.radius, np.float32)
@@ -114,7 +114,7 @@ class Exploration:
 class DeterministicPolicy:
     """An action network on the host: hidden ReLU layers, then `squash` into the box; Gaussian exploration."""
 
-    def __init__(self, layers: Layers, actions: Box, sigma: Array, squash: str = "tanh") -> None:
+    def __init__(self, layers: Layers, actions: ActionSet, sigma: Array, squash: str = "tanh") -> None:
         self.hidden = [(np.asarray(w), np.asarray(b)) for w, b in layers[:-1]]
         self.last_weights, self.last_bias = (np.asarray(part) for part in layers[-1])
         self.low, self.high = np.asarray(actions.low), np.asarray(actions.high)

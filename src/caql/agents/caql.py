@@ -267,7 +267,7 @@ class CAQL:
         }
 
     def policy(self, state: CAQLState, epoch: int) -> Policy:
-        sigma = self.config.exploration.size(epoch, self.spec.actions)
+        sigma = self.config.exploration.size(epoch, self.spec.action_set)
         if self.config.action_function == "none":
             return self.solver_policy(state, sigma)
         return self.action_function.policy(state.action_function.vector, sigma)
@@ -288,7 +288,7 @@ class CAQL:
         q = self.q_network.layers(state.q.vector)
         return Problem(
             fold_state(q, states),
-            self.spec.actions,
+            self.spec.action_set,
             self.action_function.guess(state.action_function.vector, jnp.asarray(states)),
             jnp.float32(self.config.tolerance if tolerance is None else tolerance),
             jnp.float32(self.config.relative_tolerance if tolerance is None else 0.0),
@@ -303,9 +303,9 @@ class CAQL:
             q=q,
             network=fold_state(q, batch.next_states),
             targets=(layers(state.target), *second),
-            actions=self.spec.actions,
+            action_set=self.spec.action_set,
             discount=self.config.discount,
-            taken=q_value(q, batch.states, batch.actions),
+            q_values=q_value(q, batch.states, batch.actions),
             epoch=state.step // self.spec.epoch_steps,
         )
 
@@ -320,7 +320,7 @@ class CAQL:
         labels, answer = self.targets.label(context, posed, solution)
         distilled = answer
         if config.action_labels == "dual":
-            distilled = answer._replace(best=dual_bound(context.network, context.actions))
+            distilled = answer._replace(best=dual_bound(context.network, context.action_set))
 
         def bellman_loss(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
             values = q_value(self.q_network.layers(vector), batch.states, batch.actions)

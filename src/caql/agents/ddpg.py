@@ -80,7 +80,7 @@ class DDPG:
 
     def action(self, actor: jax.Array, states: jax.Array) -> jax.Array:
         """pi(x), inside the box."""
-        return squash(self.spec.actions, forward(self.actor.layers(actor), states))
+        return squash(self.spec.action_set, forward(self.actor.layers(actor), states))
 
     def targets(self, state: DDPGState, batch: Batch) -> jax.Array:
         """r + gamma Q'(x', pi'(x')), without the second term where the task ended -> (B,)."""
@@ -128,4 +128,5 @@ class DDPG:
     def policy(self, state: DDPGState, epoch: int) -> Policy:
         # A copy: the state's own memory is given up to the next update.
         layers = self.actor.layers(np.array(state.actor.vector))
-        return DeterministicPolicy(layers, self.spec.actions, self.config.exploration.size(epoch, self.spec.actions))
+        sigma = self.config.exploration.size(epoch, self.spec.action_set)
+        return DeterministicPolicy(layers, self.spec.action_set, sigma)

@@ -107,7 +107,7 @@ class NAF:
 
     def values(self, quadratic: Quadratic, actions: jax.Array) -> jax.Array:
         """Q(x, a) for the (B, d) actions of B states -> (B,)."""
-        box = self.spec.actions
+        box = self.spec.action_set
         # A side of no width has one action, its centre: any divisor keeps it at 0.
         offset = (actions - box.centre) / jnp.where(box.radius > 0, box.radius, 1) - quadratic.centre
         stretched = jnp.sum(quadratic.factor * offset[..., :, None], axis=-2)
@@ -116,7 +116,7 @@ class NAF:
     def greedy(self, vector: jax.Array, states: jax.Array) -> jax.Array:
         """The maximiser of Q(x, .) over the box -> (B, d)."""
         size = self.spec.action_size
-        return squash(self.spec.actions, forward(self.network.layers(vector), states)[..., 1 : 1 + size])
+        return squash(self.spec.action_set, forward(self.network.layers(vector), states)[..., 1 : 1 + size])
 
     def targets(self, target: jax.Array, batch: Batch) -> jax.Array:
         """r + gamma V'(x'): the target network's maximum is its value term -> (B,)."""
@@ -151,4 +151,5 @@ class NAF:
         *hidden, (weights, bias) = self.network.layers(np.array(state.network.vector))
         centre = slice(1, 1 + self.spec.action_size)
         layers = (*hidden, (weights[:, centre], bias[centre]))
-        return DeterministicPolicy(layers, self.spec.actions, self.config.exploration.size(epoch, self.spec.actions))
+        sigma = self.config.exploration.size(epoch, self.spec.action_set)
+        return DeterministicPolicy(layers, self.spec.action_set, sigma)

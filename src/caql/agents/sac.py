@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.agents.agent import Array, Policy, Spec, check_common, require
 from caql.networks import Layers, forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
@@ -122,7 +122,7 @@ class SAC:
         mean, log_sigma = jnp.split(forward(self.actor.layers(actor), states), 2, axis=-1)
         log_sigma = jnp.clip(log_sigma, *LOG_SIGMA_RANGE)
         raw = mean + jnp.exp(log_sigma) * noise
-        box = self.spec.actions
+        box = self.spec.action_set
         return box.centre + box.radius * jnp.tanh(raw), log_density(log_sigma, noise, raw)
 
     def values(self, critics: jax.Array, states: jax.Array, actions: jax.Array) -> jax.Array:
@@ -197,13 +197,13 @@ class SAC:
     def policy(self, state: SACState, epoch: int) -> Policy:
         del epoch  # What the policy explores is learned, not scheduled.
         # A copy: the state's own memory is given up to the next update.
-        return GaussianPolicy(self.actor.layers(np.array(state.actor.vector)), self.spec.actions)
+        return GaussianPolicy(self.actor.layers(np.array(state.actor.vector)), self.spec.action_set)
 
 
 class GaussianPolicy:
     """The actor on the host: greedy at the Gaussian's mean, exploring with a sample of it."""
 
-    def __init__(self, layers: Layers, actions: Box) -> None:
+    def __init__(self, layers: Layers, actions: ActionSet) -> None:
         self.hidden = [(np.asarray(weights), np.asarray(bias)) for weights, bias in layers[:-1]]
         self.last_weights, self.last_bias = (np.asarray(part) for part in layers[-1])
         self.low, self.high = np.asarray(actions.low), np.asarray(actions.high)

@@ -96,7 +96,7 @@ class TD3:
 
     def action(self, actor: jax.Array, states: jax.Array) -> jax.Array:
         """pi(x), inside the box."""
-        return squash(self.spec.actions, forward(self.actor.layers(actor), states))
+        return squash(self.spec.action_set, forward(self.actor.layers(actor), states))
 
     def values(self, critics: jax.Array, states: jax.Array, actions: jax.Array) -> jax.Array:
         """Both critics' Q(x, a) -> (2, B)."""
@@ -104,7 +104,7 @@ class TD3:
 
     def targets(self, state: TD3State, batch: Batch, noise: jax.Array) -> jax.Array:
         """r + gamma min_i Q'_i(x', pi'(x') + clipped noise), `noise` standard normal (B, d) -> (B,)."""
-        box, config = self.spec.actions, self.config
+        box, config = self.spec.action_set, self.config
         smoothing = jnp.clip(config.smoothing_sigma * noise, -config.smoothing_clip, config.smoothing_clip)
         next_actions = box.clip(self.action(state.actor_target, batch.next_states) + box.radius * smoothing)
         next_values = jnp.min(self.values(state.critics_target, batch.next_states, next_actions), axis=0)
@@ -160,4 +160,5 @@ class TD3:
     def policy(self, state: TD3State, epoch: int) -> Policy:
         # A copy: the state's own memory is given up to the next update.
         layers = self.actor.layers(np.array(state.actor.vector))
-        return DeterministicPolicy(layers, self.spec.actions, self.config.exploration.size(epoch, self.spec.actions))
+        sigma = self.config.exploration.size(epoch, self.spec.action_set)
+        return DeterministicPolicy(layers, self.spec.action_set, sigma)

@@ -28,7 +28,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
 from caql.maxq.exact.solver import Exact
@@ -63,20 +63,20 @@ class Measurement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class Case:
     """A network with its states folded in, and the box of its actions."""
 
     name: str
     network: FoldedNetwork
-    box: Box
+    action_set: ActionSet
 
     def problem(self, rows: Any = slice(None)) -> Problem:
         """The states `rows` as a problem; a tiny absolute gap serves states of value zero."""
         network = self.network._replace(first_bias=self.network.first_bias[rows])
-        return Problem(network, self.box, tolerance=1e-7, relative_tolerance=RELATIVE_GAP)
+        return Problem(network, self.action_set, tolerance=1e-7, relative_tolerance=RELATIVE_GAP)
 
 
-def trained_task(name: str, states: int) -> Task:
+def trained_case(name: str, states: int) -> Case:
     """The trained network of a task and the first of its states."""
     if name not in TASKS:
         raise CaqlError(f"tasks = {name!r} is not a task with a trained network; {nearest(name, TASKS)}")
@@ -90,10 +90,10 @@ def trained_task(name: str, states: int) -> Task:
     split = batch.shape[1]
     fields: list[Any] = [batch @ weights[:split] + bias, weights[split:], tuple(later)]
     sides: list[Any] = [stored.low, stored.high]
-    return Task(name, *as_float64(FoldedNetwork(*fields), Box(*sides)))
+    return Case(name, *as_float64(FoldedNetwork(*fields), ActionSet.box(*sides)))
 
 
-def untrained_task(hidden: tuple[int, ...], actions: int, states: int) -> Task:
+def untrained_case(hidden: tuple[int, ...], actions: int, states: int) -> Case:
     """He-initialised weights, ten state dimensions, standard normal states, actions in [-1, 1]."""
     rng = np.random.default_rng(0)
     sizes = (10 + actions, *hidden, 1)
@@ -101,7 +101,7 @@ def untrained_task(hidden: tuple[int, ...], actions: int, states: int) -> Task:
     (weights, bias), *later = layers
     fields: list[Any] = [rng.normal(size=(states, 10)) @ weights[:10] + bias, weights[10:], tuple(later)]
     sides: list[Any] = [-np.ones(actions), np.ones(actions)]
-    return Task(f"He {'x'.join(map(str, hidden))}, {actions} actions", FoldedNetwork(*fields), Box(*sides))
+    return Case(f"He {'x'.join(map(str, hidden))}, {actions} actions", FoldedNetwork(*fields), ActionSet.box(*sides))
 
 
 def best_time(call: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -117,50 +117,50 @@ def best_time(call: Callable[[], object], repeats: int, clock: Callable[[], floa
     return min(times)
 
 
-def measure(task: Task, name: str, threads: int = 1) -> Measurement:
+def measure(case: Case, name: str, threads: int = 1) -> Measurement:
     """One solver on all states of a task."""
     if name not in SOLVERS:
         raise CaqlError(f"solvers = {name!r} is not a solver; {nearest(name, SOLVERS)}")
     if name in ("ga", "cem"):
-        return _measure_traceable(task, name)
+        return _measure_traceable(case, name)
     if name == "exact":
-        return _measure_exact(task, threads)
-    return _measure_mip(task, Mip(name, threads=threads))
+        return _measure_exact(case, threads)
+    return _measure_mip(case, Mip(name, threads=threads))
 
 
-def _finish(task: Task, name: str, seconds: Array, total: float, solution: Solution) -> Measurement:
+def _finish(case: Case, name: str, seconds: Array, total: float, solution: Solution) -> Measurement:
     actions = np.asarray(solution.actions, np.float64)
-    values = evaluate(task.network, np.clip(actions, task.box.low, task.box.high))
+    values = evaluate(case.network, np.clip(actions, case.action_set.low, case.action_set.high))
     proved = int(np.sum(np.asarray(solution.status) == Status.OPTIMAL))
-    return Measurement(task.name, name, seconds, total, np.asarray(solution.work, np.float64), values, proved)
+    return Measurement(case.name, name, seconds, total, np.asarray(solution.work, np.float64), values, proved)
 
 
-def _measure_exact(task: Task, threads: int) -> Measurement:
-    solver, whole, alone = Exact(threads=threads), task.problem(), Exact(threads=1)
+def _measure_exact(case: Case, threads: int) -> Measurement:
+    solver, whole, alone = Exact(threads=threads), case.problem(), Exact(threads=1)
     solution = solver.solve(whole)
     clock = time.process_time if threads == 1 else time.perf_counter
     total = best_time(lambda: solver.solve(whole), 15, clock)
     seconds = np.empty(len(solution.values))
     for row in range(len(seconds)):
         for copies in (1, COPIES):
-            problem = task.problem([row] * copies)
+            problem = case.problem([row] * copies)
             seconds[row] = best_time(lambda problem=problem: alone.solve(problem), 3, time.process_time) / copies  # type: ignore[misc]
             if seconds[row] > WORTH_COPIES:
                 break
     total = min(total, best_time(lambda: solver.solve(whole), 15, clock))  # a batch is so short that all 15 can be slow
-    return _finish(task, "exact", seconds, total, solution)
+    return _finish(case, "exact", seconds, total, solution)
 
 
-def _measure_mip(task: Task, solver: Mip) -> Measurement:
-    rows = len(task.network.first_bias)
+def _measure_mip(case: Case, solver: Mip) -> Measurement:
+    rows = len(case.network.first_bias)
     clock = time.process_time if solver.threads == 1 else time.perf_counter
     seconds, found = np.empty(rows), []
     for row in range(rows):
         start = clock()
-        found.append(solver.solve(task.problem([row])))
+        found.append(solver.solve(case.problem([row])))
         seconds[row] = clock() - start
     fields: list[Any] = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*found, strict=True)]
-    return _finish(task, solver.backend, seconds, float(seconds.sum()), Solution(*fields))
+    return _finish(case, solver.backend, seconds, float(seconds.sum()), Solution(*fields))
 
 
 def _jitted(solver: Solver, problem: Problem) -> Callable[[], Any]:
@@ -175,21 +175,21 @@ def _jitted(solver: Solver, problem: Problem) -> Callable[[], Any]:
     return run
 
 
-def _measure_traceable(task: Task, name: str) -> Measurement:
+def _measure_traceable(case: Case, name: str) -> Measurement:
     solver = make_solver(name)
-    problem = jax.tree.map(lambda array: jax.numpy.asarray(array, np.float32), task.problem()._replace(tolerance=1e-6))
+    problem = jax.tree.map(lambda array: jax.numpy.asarray(array, np.float32), case.problem()._replace(tolerance=1e-6))
     problem = problem._replace(relative_tolerance=0.0)
     run = _jitted(solver, problem)
     solution = jax.device_get(run())
     total = best_time(run, 20, time.process_time)
     rows = len(solution.values)
-    return _finish(task, name, np.full(rows, total / rows), total, solution)
+    return _finish(case, name, np.full(rows, total / rows), total, solution)
 
 
-def thread_times(task: Task) -> tuple[float, float]:
+def thread_times(case: Case) -> tuple[float, float]:
     """Seconds for the whole batch with one thread and with as many as `exact` chooses of two."""
     one, two = (Exact(threads=threads) for threads in (1, 2))
-    problem = task.problem()
+    problem = case.problem()
     pairs = [(best_time(lambda: one.solve(problem), 1), best_time(lambda: two.solve(problem), 1)) for _ in range(15)]
     return min(first for first, _ in pairs), min(second for _, second in pairs)
 
@@ -198,9 +198,9 @@ def two_processes(task: str, states: int, seconds: float = 3.0) -> float:
     """How much more two processes solve at once than one alone: what two threads can hope for."""
     program = (
         "import time\n"
-        "from caql.bench.maxq import trained_task\n"
+        "from caql.bench.maxq import trained_case\n"
         "from caql.maxq.exact.solver import Exact\n"
-        f"problem, solver = trained_task({task!r}, {states}).problem(), Exact(threads=1)\n"
+        f"problem, solver = trained_case({task!r}, {states}).problem(), Exact(threads=1)\n"
         "solver.solve(problem)\n"
         "print('ready', flush=True)\n"
         "input()\n"
@@ -227,20 +227,20 @@ def two_processes(task: str, states: int, seconds: float = 3.0) -> float:
     return solved[1] / solved[0]
 
 
-def gradient_ascent_time(task: Task) -> float:
+def gradient_ascent_time(case: Case) -> float:
     """Seconds for a jitted gradient ascent of exactly 20 iterations on the whole batch."""
     solver: Solver = make_solver("ga", iterations=20)
-    problem = jax.tree.map(lambda array: jax.numpy.asarray(array, np.float32), task.problem())
+    problem = jax.tree.map(lambda array: jax.numpy.asarray(array, np.float32), case.problem())
     problem = problem._replace(tolerance=0.0, relative_tolerance=0.0)
     run = _jitted(solver, problem)
     run()
     return best_time(run, 50)
 
 
-def bound_quality(task: Task, method: Method) -> tuple[float, float]:
+def bound_quality(case: Case, method: Method) -> tuple[float, float]:
     """Mean distance of an upper bound to the exact maximum, and mean number of neurons it leaves unstable."""
-    *hidden, output = layer_bounds(task.network, task.box, method)
-    values = np.asarray(Exact().solve(task.problem()).values)
+    *hidden, output = layer_bounds(case.network, case.action_set, method)
+    values = np.asarray(Exact().solve(case.problem()).values)
     unstable = [np.sum((lower < 0) & (upper > 0), axis=1).mean() for lower, upper in hidden]
     return float(np.mean(output[1][:, 0] - values)), float(sum(unstable))
 
@@ -248,34 +248,34 @@ def bound_quality(task: Task, method: Method) -> tuple[float, float]:
 MIP_SETTINGS: tuple[dict[str, Any], ...] = (*({"bounds": method} for method in METHODS), {"cut_rounds": 3})
 
 
-def mip_time(task: Task, backend: str, settings: dict[str, Any]) -> float:
+def mip_time(case: Case, backend: str, settings: dict[str, Any]) -> float:
     """Mean processor time a state with the given settings of `Mip`."""
-    return best_time(lambda: Mip(backend, **settings).solve(task.problem()), 1, time.process_time) / len(
-        task.network.first_bias
+    return best_time(lambda: Mip(backend, **settings).solve(case.problem()), 1, time.process_time) / len(
+        case.network.first_bias
     )
 
 
-def build_times(task: Task) -> Array:
+def build_times(case: Case) -> Array:
     """Seconds to turn each state into the arrays of its MIP, bounds not included (they are one call a batch)."""
-    bounds = layer_bounds(task.network, task.box, "backward")
+    bounds = layer_bounds(case.network, case.action_set, "backward")
 
     def build(row: int) -> None:
-        formulate(task.network, task.box, bounds, row).sparse_rows()
+        formulate(case.network, case.action_set, bounds, row).sparse_rows()
 
-    return np.array([best_time(lambda row=row: build(row), 3) for row in range(len(task.network.first_bias))])  # type: ignore[misc]
+    return np.array([best_time(lambda row=row: build(row), 3) for row in range(len(case.network.first_bias))])  # type: ignore[misc]
 
 
 def compile_times() -> tuple[float, float]:
     """Seconds until `exact` answers its first question in a new process: with an empty cache, then from it."""
     program = (
         "import time, numpy as np\n"
-        "from caql.actions import Box\n"
+        "from caql.actions import ActionSet\n"
         "from caql.maxq.exact.solver import Exact\n"
         "from caql.maxq.problem import Problem\n"
         "from caql.networks import FoldedNetwork\n"
         "network = FoldedNetwork(np.zeros((1, 2)), np.ones((1, 2)), ((np.ones((2, 1)), np.zeros(1)),))\n"
         "start = time.perf_counter()\n"
-        "Exact().solve(Problem(network, Box(-np.ones(1), np.ones(1))))\n"
+        "Exact().solve(Problem(network, ActionSet.box(-np.ones(1), np.ones(1))))\n"
         "print(time.perf_counter() - start)\n"
     )
     with tempfile.TemporaryDirectory() as folder:

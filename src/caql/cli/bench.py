@@ -13,7 +13,7 @@ import tyro
 from caql.errors import CaqlError, nearest
 
 if TYPE_CHECKING:
-    from caql.bench.maxq import Measurement, Task
+    from caql.bench.maxq import Case, Measurement
 
 BENCHES = {"maxq": "max over a of Q(x, a): every solver on trained and untrained networks"}
 
@@ -57,9 +57,9 @@ def main(args: list[str]) -> None:
         raise CaqlError(f"states = {options.states} must be at least 1")
     if options.threads < 1:
         raise CaqlError(f"threads = {options.threads} must be at least 1")
-    from caql.bench.maxq import SOLVERS, compile_times, trained_task, two_processes, untrained_task
+    from caql.bench.maxq import SOLVERS, compile_times, trained_case, two_processes, untrained_case
 
-    tasks = [trained_task(name, options.states) for name in _split(options.tasks)]
+    tasks = [trained_case(name, options.states) for name in _split(options.tasks)]
     solvers = _split(options.solvers)
     for name in solvers:
         if name not in SOLVERS:
@@ -76,8 +76,8 @@ def main(args: list[str]) -> None:
         _mip_settings(tasks)
     if options.hard:
         hard = [
-            untrained_task((32, 16), 6, options.states),
-            untrained_task((64, 64), 3, options.states),
+            untrained_case((32, 16), 6, options.states),
+            untrained_case((64, 64), 3, options.states),
         ]
         _compare(
             "untrained networks", hard, [name for name in solvers if name in ("exact", "ga", "cem")], options.threads
@@ -111,7 +111,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def _compare(title: str, tasks: list[Task], solvers: list[str], threads: int) -> None:
+def _compare(title: str, tasks: list[Case], solvers: list[str], threads: int) -> None:
     from caql.bench.maxq import measure
 
     rows = []
@@ -134,7 +134,7 @@ def _compare(title: str, tasks: list[Task], solvers: list[str], threads: int) ->
     _table(f"max-Q per state, {title}, relative gap 1e-4", headings, rows)
 
 
-def _batches(tasks: list[Task], states: int) -> None:
+def _batches(tasks: list[Case], states: int) -> None:
     from caql.bench.maxq import build_times, gradient_ascent_time, thread_times
 
     rows: list[tuple[str, ...]] = []
@@ -157,7 +157,7 @@ def _batches(tasks: list[Task], states: int) -> None:
     _table(f"a batch of {states} states ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})", headings, rows)
 
 
-def _bounds(tasks: list[Task]) -> None:
+def _bounds(tasks: list[Case]) -> None:
     from caql.bench.maxq import bound_quality
     from caql.bounds import METHODS
 
@@ -169,7 +169,7 @@ def _bounds(tasks: list[Task]) -> None:
     _table("upper bounds, mean over the states", ("task", "", *METHODS), rows)
 
 
-def _mip_settings(tasks: list[Task]) -> None:
+def _mip_settings(tasks: list[Case]) -> None:
     from caql.bench.maxq import MIP_SETTINGS, mip_time
 
     rows: list[tuple[str, ...]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Task = tuple[str, float]
+Benchmark = tuple[str, float]
 """A task's name and its action range r."""
 
 
@@ -31,7 +31,7 @@ class Latency(NamedTuple):
     std: float
 
 
-Table = dict[Task, dict[str, Figure]]
+Table = dict[Benchmark, dict[str, Figure]]
 
 METHODS = ("caql-mip", "caql-ga", "caql-cem", "naf", "ddpg", "td3", "sac")
 """The columns of Tables 1 and 2."""
@@ -57,7 +57,7 @@ TRAIN_STEPS = {
 SEEDS = 10
 
 
-def _cells(columns: tuple[str, ...], text: str) -> dict[Task, dict[str, tuple[float, ...]]]:
+def _cells(columns: tuple[str, ...], text: str) -> dict[Benchmark, dict[str, tuple[float, ...]]]:
     table = {}
     for line in text.strip().splitlines():
         name, size, *cells = line.split()

@@ -17,7 +17,7 @@ import numpy as np
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError, nearest
 from caql.experiments import paper
-from caql.experiments.paper import Task
+from caql.experiments.paper import Benchmark
 
 Settings = dict[str, Any]
 """Dotted path -> value."""
@@ -109,7 +109,7 @@ class Spec:
 
     name: str
     title: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[Benchmark, ...]
     columns: tuple[Column, ...]
     paper: paper.Table | None = None
     every_configuration: bool = False
@@ -214,7 +214,7 @@ SPECS = {
 }
 
 
-def task_name(task: Task) -> str:
+def task_name(task: Benchmark) -> str:
     """The name that the user types: `hopper-0.25`."""
     return f"{task[0].lower()}-{task[1]:g}"
 
@@ -233,7 +233,7 @@ def lay_over(values: dict[str, Any], settings: Settings) -> dict[str, Any]:
     return found
 
 
-def chosen(method: str, task: Task) -> Settings:
+def chosen(method: str, task: Benchmark) -> Settings:
     """The settings of the method's best configuration on a task."""
     found: Settings = {}
     for key in ("*", task[0], task_name(task)):
@@ -253,7 +253,9 @@ def grid(method: str, wanted: int | None = None) -> list[Settings]:
     return [points[index] for index in sorted(order)]
 
 
-def configuration(spec: Spec, task: Task, column: Column, settings: Settings | None = None, seed: int = 0) -> RunConfig:
+def configuration(
+    spec: Spec, task: Benchmark, column: Column, settings: Settings | None = None, seed: int = 0
+) -> RunConfig:
     """One run; `settings` is a point of the grid, or None for the chosen configuration."""
     values: dict[str, Any] = {"task": task[0], "action_range": task[1], "train_steps": paper.TRAIN_STEPS[task[0]]}
     # Defaults are spelt out first, so that a dotted path always finds the dictionary it points into.
@@ -273,11 +275,11 @@ def find_spec(name: str) -> Spec:
     return SPECS[name]
 
 
-def choose_tasks(spec: Spec, wanted: Sequence[str] | None) -> list[Task]:
+def choose_tasks(spec: Spec, wanted: Sequence[str] | None) -> list[Benchmark]:
     """The spec's tasks by name: `hopper-0.5`, or `hopper` for all of its ranges."""
     if wanted is None:
         return list(spec.tasks)
-    found: dict[Task, None] = {}
+    found: dict[Benchmark, None] = {}
     for name in wanted:
         matches = [task for task in spec.tasks if name.lower() in (task_name(task), task[0].lower())]
         if not matches:

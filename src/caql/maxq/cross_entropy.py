@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.maxq.problem import Problem, Solution, Status, row_by_row
 from caql.networks import FoldedNetwork, folded_value
@@ -76,16 +76,17 @@ class CrossEntropy:
             raise CaqlError(f"spread = {self.spread} must be positive")
 
     def solve(self, problem: Problem, key: Any) -> Solution:
-        box, start, wanted = row_by_row(problem)
+        action_set, start, wanted = row_by_row(problem)
         batch, size = start.shape
         noise = jax.random.normal(key, (self.iterations, self.samples, 1, size))
         tolerances = [jnp.broadcast_to(each, batch) for each in (problem.tolerance, problem.relative_tolerance)]
-        rows = (problem.network.first_bias, box, start, wanted, *tolerances)
+        rows = (problem.network.first_bias, action_set.low, action_set.high, start, wanted, *tolerances)
         group = next((size for size in GROUPS if batch % size == 0), batch)
 
         def search(rows: tuple[Any, ...]) -> _Search:
-            first_bias, *rest = rows
-            return self._search(problem.network._replace(first_bias=first_bias), noise, *rest)
+            first_bias, low, high, *rest = rows
+            network = problem.network._replace(first_bias=first_bias)
+            return self._search(network, noise, ActionSet.box(low, high), *rest)
 
         grouped = jax.tree.map(lambda column: column.reshape(-1, group, *column.shape[1:]), rows)
         ended = jax.lax.map(search, grouped)._replace(iteration=None)
@@ -98,7 +99,7 @@ class CrossEntropy:
         self,
         network: FoldedNetwork,
         noise: jax.Array,
-        box: Box,
+        action_set: ActionSet,
         start: jax.Array,
         wanted: jax.Array,
         tolerance: jax.Array,
@@ -108,7 +109,7 @@ class CrossEntropy:
         relative = jnp.maximum(relative, RESOLUTION * float(np.finfo(start.dtype).eps))
 
         def step(search: _Search) -> _Search:
-            actions = box.clip(search.mean + search.spread * noise[search.iteration])
+            actions = action_set.clip(search.mean + search.spread * noise[search.iteration])
             values = folded_value(network, actions)
             elite = (values >= elite_threshold(values, self.elites)).astype(values.dtype)
             count = elite.sum(axis=0)[:, None]
@@ -138,7 +139,7 @@ class CrossEntropy:
         first = _Search(
             iteration=jnp.int32(0),
             mean=start,
-            spread=self.spread * box.radius,
+            spread=self.spread * action_set.radius,
             actions=start,
             values=values,
             previous=jnp.full_like(values, -jnp.inf),

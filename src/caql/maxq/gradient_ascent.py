@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.maxq.problem import Problem, Solution, Status, row_by_row
 from caql.networks import FoldedNetwork
@@ -89,18 +89,18 @@ class GradientAscent:
             raise CaqlError(f"restarts = {self.restarts} must not be negative")
 
     def solve(self, problem: Problem, key: Any) -> Solution:
-        box, start, wanted = row_by_row(problem)
+        action_set, start, wanted = row_by_row(problem)
         batch, size = start.shape
         tolerance = jnp.broadcast_to(jnp.asarray(problem.tolerance, jnp.float32), (batch,))
         relative = jnp.broadcast_to(jnp.asarray(problem.relative_tolerance, jnp.float32), (batch,))
         network = problem.network
         copies = 1 + self.restarts
         if copies > 1:
-            start = jnp.concatenate([start[None], box.sample(key, self.restarts)]).reshape(copies * batch, size)
+            start = jnp.concatenate([start[None], action_set.sample(key, self.restarts)]).reshape(copies * batch, size)
             network = network._replace(first_bias=jnp.tile(network.first_bias, (copies, 1)))
-            box = Box(*(jnp.tile(bound, (copies, 1)) for bound in box))
+            action_set = ActionSet.box(*(jnp.tile(side, (copies, 1)) for side in (action_set.low, action_set.high)))
             wanted, tolerance, relative = (jnp.tile(x, copies) for x in (wanted, tolerance, relative))
-        ended = self._ascend(_columns(network), box, start.T, (tolerance, relative), wanted)
+        ended = self._ascend(_columns(network), action_set, start.T, (tolerance, relative), wanted)
         actions, values, moving = ended.actions.T, ended.values, ended.moving
         work = ended.work
         if copies > 1:
@@ -115,12 +115,12 @@ class GradientAscent:
     def _ascend(
         self,
         net: _Columns,
-        box: Box,
+        action_set: ActionSet,
         start: jax.Array,
         tolerances: tuple[jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> _Search:
-        low, high, radius = box.low.T, box.high.T, box.radius.T
+        low, high, radius = action_set.low.T, action_set.high.T, action_set.radius.T
         tolerance, relative = tolerances
 
         def direction(gradients: jax.Array) -> jax.Array:

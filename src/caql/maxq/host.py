@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.maxq.problem import Problem, Solution, Status
 from caql.networks import FoldedNetwork
 
 Array = NDArray[np.float64]
 
 
-def as_float64(network: FoldedNetwork, box: Box) -> tuple[FoldedNetwork, Box]:
-    """The same network and box as NumPy float64 arrays."""
+def as_float64(network: FoldedNetwork, action_set: ActionSet) -> tuple[FoldedNetwork, ActionSet]:
+    """The same network and action set as NumPy float64 arrays."""
 
     def convert(array: Any) -> Any:
         return np.asarray(array, np.float64)
 
     later = tuple((convert(weights), convert(bias)) for weights, bias in network.later)
     folded = FoldedNetwork(convert(network.first_bias), convert(network.action_weights), later)
-    return folded, Box(convert(box.low), convert(box.high))
+    return folded, action_set.map(convert)
 
 
 def evaluate(network: FoldedNetwork, actions: Any) -> Array:
@@ -38,7 +38,7 @@ def evaluate(network: FoldedNetwork, actions: Any) -> Array:
     return values
 
 
-def first_guess(problem: Problem, box: Box, rows: int) -> Array:
+def first_guess(problem: Problem, box: ActionSet, rows: int) -> Array:
     """The warm start brought into the box, or the box's centre -> (B, d)."""
     guess: Any = box.centre if problem.warm_start is None else np.asarray(problem.warm_start, np.float64)
     # A diverged action function must not carry NaN into the set.

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.errors import CaqlError, nearest
 from caql.maxq.host import Array, evaluate
 from caql.maxq.problem import Problem, Solution, Solver
@@ -159,7 +159,7 @@ def _rows(name: str, value: Any, rows: int, d: int) -> Array:
     return np.broadcast_to(array, (rows, d))
 
 
-def _checked_box(low: Any, high: Any, rows: int, d: int) -> Box:
+def _checked_box(low: Any, high: Any, rows: int, d: int) -> ActionSet:
     sides: list[Any] = []
     for name, side in (("low", low), ("high", high)):
         array = _numbers(name, side)
@@ -173,7 +173,7 @@ def _checked_box(low: Any, high: Any, rows: int, d: int) -> Box:
         raise CaqlError(f"low = {lower} exceeds high = {upper} at index {at}; low must not be larger anywhere")
     if sides[0].shape != sides[1].shape:
         sides = [np.broadcast_to(side, (rows, d)) for side in sides]
-    return Box(*sides)
+    return ActionSet.box(*sides)
 
 
 def _checked_tolerance(name: str, value: Any, rows: int) -> float | NDArray[np.float64]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.networks import FoldedNetwork
 
 Array = Any
@@ -35,10 +35,10 @@ class Status(enum.IntEnum):
 
 
 class Problem(NamedTuple):
-    """max over a in `actions` of Q(x, a), for each of B states at once.
+    """max over a in `action_set` of Q(x, a), for each of B states at once.
 
     network: Q with the states folded away (B rows).
-    actions: the admissible set, shared or one per state.
+    action_set: the admissible actions, shared or one set per state.
     warm_start: (B, d) first guesses, or None for the set's centre.
     tolerance: () or (B,) absolute gap (exact solvers) or change in value (ascent) at which to stop.
     relative_tolerance: () or (B,) the same as a fraction of |value|; the larger of the two counts.
@@ -46,19 +46,20 @@ class Problem(NamedTuple):
     """
 
     network: FoldedNetwork
-    actions: Box
+    action_set: ActionSet
     warm_start: Array | None = None
     tolerance: Array | float = 1e-6
     relative_tolerance: Array | float = 0.0
     mask: Array | None = None
 
 
-def row_by_row(problem: Problem) -> tuple[Box, Array, Array]:
+def row_by_row(problem: Problem) -> tuple[ActionSet, Array, Array]:
     """For traceable solvers: the box, an admissible start and whether it is wanted, spelt out for each state."""
     shape = (problem.network.first_bias.shape[0], problem.network.action_weights.shape[0])
-    box = Box(*(jnp.broadcast_to(bound, shape) for bound in problem.actions))
-    start = box.centre if problem.warm_start is None else box.clip(problem.warm_start)
-    return box, start, jnp.ones(shape[0], bool) if problem.mask is None else problem.mask
+    low, high = (jnp.broadcast_to(side, shape) for side in (problem.action_set.low, problem.action_set.high))
+    every = ActionSet.box(low, high)
+    start = every.centre if problem.warm_start is None else every.clip(problem.warm_start)
+    return every, start, jnp.ones(shape[0], bool) if problem.mask is None else problem.mask
 
 
 class Solution(NamedTuple):

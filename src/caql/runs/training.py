@@ -84,7 +84,7 @@ class Training:
     def __init__(self, config: RunConfig, task: Task | None = None) -> None:
         self.config = config
         self.task = make_task(config.task, config.action_range, config.episode_steps) if task is None else task
-        spec = Spec(self.task.observation_size, self.task.actions, config.steps_per_epoch)
+        spec = Spec(self.task.observation_size, self.task.action_set, config.steps_per_epoch)
         self.agent = make_agent(config.agent, spec)
         self.state = self.agent.init(jax.random.key(config.seed))
         self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size)

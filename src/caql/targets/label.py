@@ -40,14 +40,14 @@ class Targets:
 
     def pose(self, context: Context, guess: jax.Array) -> Posed:
         """The max-Q problem: argmax of Q_theta at the next states, for the rows that no stage takes away."""
-        need = jnp.ones(context.taken.shape, bool)
+        need = jnp.ones(context.q_values.shape, bool)
         notes = []
         for stage in self.stages:
             need, note = stage.plan(context, need)
             notes.append(note)
         problem = Problem(
             network=context.network,
-            actions=context.actions,
+            action_set=context.action_set,
             warm_start=guess,
             tolerance=self.tolerance.at(context, guess),
             relative_tolerance=jnp.float32(self.relative_tolerance),
@@ -61,9 +61,9 @@ class Targets:
         actions = solution.actions
         answer = Answer(
             values=target_value(context.targets, batch.next_states, actions),
-            best=solution.values.astype(context.taken.dtype),
+            best=solution.values.astype(context.q_values.dtype),
             actions=actions,
-            provenance=jnp.full(context.taken.shape, SOLVED, jnp.int8),
+            provenance=jnp.full(context.q_values.shape, SOLVED, jnp.int8),
         )
         for stage, note in zip(reversed(self.stages), reversed(posed.notes), strict=True):
             answer = stage.fill(context, note, answer)

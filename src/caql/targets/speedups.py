@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
 from caql.networks import FoldedNetwork, Layers, fold_state, q_value
@@ -28,16 +28,17 @@ class Context(NamedTuple):
 
     q: the Q-network's layers, whose maximiser is sought.  network: q folded over the next states.
     targets: the target networks, one or two; a value is the smallest that they give.
-    taken: (B,) Q(x, a) of the batch.  epoch: epochs so far, which schedules count by.
+    action_set: of the next states.  q_values: (B,) Q(x, a) of the batch.
+    epoch: epochs so far, which schedules count by.
     """
 
     batch: Batch
     q: Layers
     network: FoldedNetwork
     targets: tuple[Layers, ...]
-    actions: Box
+    action_set: ActionSet
     discount: float
-    taken: jax.Array
+    q_values: jax.Array
     epoch: jax.Array
 
 
@@ -75,7 +76,7 @@ def target_value(targets: tuple[Layers, ...], states: jax.Array, actions: jax.Ar
 def target_bound(context: Context) -> jax.Array:
     """Dual upper bound on the targets' next-state value, (B,): the smaller bound bounds the smaller value."""
     states = context.batch.next_states
-    bounds = [dual_bound(fold_state(layers, states), context.actions) for layers in context.targets]
+    bounds = [dual_bound(fold_state(layers, states), context.action_set) for layers in context.targets]
     return bounds[0] if len(bounds) == 1 else jnp.minimum(*bounds)
 
 
@@ -90,12 +91,12 @@ class DualFilter:
     def plan(self, context: Context, need: jax.Array) -> tuple[jax.Array, Any]:
         batch = context.batch
         bound = target_bound(context)
-        inactive = need & (batch.rewards + context.discount * batch.continues * bound <= context.taken)
+        inactive = need & (batch.rewards + context.discount * batch.continues * bound <= context.q_values)
         return need & ~inactive, (bound, inactive)
 
     def fill(self, context: Context, note: Any, answer: Answer) -> Answer:
         bound, inactive = note
-        best = dual_bound(context.network, context.actions)
+        best = dual_bound(context.network, context.action_set)
         return answer._replace(
             values=jnp.where(inactive, bound, answer.values),
             best=jnp.where(inactive, best, answer.best),
@@ -114,7 +115,7 @@ class Dual:
         bound, taken_away = note
         return answer._replace(
             values=jnp.where(taken_away, bound, answer.values),
-            best=jnp.where(taken_away, dual_bound(context.network, context.actions), answer.best),
+            best=jnp.where(taken_away, dual_bound(context.network, context.action_set), answer.best),
             provenance=jnp.where(taken_away, BOUNDED, answer.provenance).astype(jnp.int8),
         )
 
@@ -230,7 +231,7 @@ class Clustering:
         best = extrapolate(context.q)
         if self.cap_by_bound:
             values = jnp.minimum(values, target_bound(context))
-            best = jnp.minimum(best, dual_bound(context.network, context.actions))
+            best = jnp.minimum(best, dual_bound(context.network, context.action_set))
         return Answer(
             values=jnp.where(member, values, answer.values),
             best=jnp.where(member, best, answer.best),
@@ -273,6 +274,6 @@ class Tolerance:
             return jnp.float32(self.minimum)
         batch = context.batch
         value = target_value(context.targets[:1], batch.next_states, guess)
-        error = batch.rewards + context.discount * batch.continues * value - context.taken
+        error = batch.rewards + context.discount * batch.continues * value - context.q_values
         tolerance = jnp.mean(jnp.abs(error)) * self.k1 * jnp.float32(self.k2) ** context.epoch
         return jnp.clip(tolerance, self.minimum, self.maximum)

@@ -17,7 +17,7 @@ from caql.experiments.report.statistics import best_return, last_return
 from caql.experiments.report.tables import Catalogue
 from caql.experiments.specs import SPECS, choose_columns, configuration, grid
 
-from .synthetic import write_run
+from ..synthetic import write_run
 
 HOPPER = ("Hopper", 0.5)
 

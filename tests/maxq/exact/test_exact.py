@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.maxq.exact.solver import Exact
 from caql.maxq.problem import Problem, Solver, Status
@@ -31,7 +31,7 @@ def random_network(rng, sizes, batch=1, scale=1.0):
 
 
 def unit_box(d):
-    return Box(-np.ones(d), np.ones(d))
+    return ActionSet.box(-np.ones(d), np.ones(d))
 
 
 def q(network, actions, row=None):
@@ -73,7 +73,9 @@ def oracle(network, row, low, high):
 
 
 def check_against_oracle(network, box, tolerance=1e-7):
-    low, high = (np.broadcast_to(side, (len(network.first_bias), len(network.action_weights))) for side in box)
+    low, high = (
+        np.broadcast_to(side, (len(network.first_bias), len(network.action_weights))) for side in (box.low, box.high)
+    )
     solution = Exact(threads=1).solve(Problem(network, box, tolerance=tolerance))
     for row in range(len(network.first_bias)):
         best = oracle(network, row, low[row], high[row])
@@ -124,13 +126,13 @@ def test_zero_network():
 )
 def test_boxes(low, high):
     network = random_network(np.random.default_rng(5), (2, 4, 3, 1))
-    check_against_oracle(network, Box(np.array(low), np.array(high)), tolerance=1e-9)
+    check_against_oracle(network, ActionSet.box(np.array(low), np.array(high)), tolerance=1e-9)
 
 
 def test_a_box_per_state():
     network = random_network(np.random.default_rng(6), (2, 4, 2, 1), batch=3)
     low = np.array([[-1.0, -1.0], [0.0, 0.5], [-2.0, 0.1]])
-    check_against_oracle(network, Box(low, low + np.array([[0.5, 2.0], [1.0, 0.0], [3.0, 0.3]])))
+    check_against_oracle(network, ActionSet.box(low, low + np.array([[0.5, 2.0], [1.0, 0.0], [3.0, 0.3]])))
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
@@ -146,7 +148,7 @@ def test_float32_weights():
         network.action_weights.astype(np.float32),
         tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in network.later),
     )
-    solution = check_against_oracle(single, Box(-np.ones(2, np.float32), np.ones(2, np.float32)))
+    solution = check_against_oracle(single, ActionSet.box(-np.ones(2, np.float32), np.ones(2, np.float32)))
     assert solution.values.dtype == np.float64
 
 
@@ -164,7 +166,8 @@ def test_random_networks(seed, hidden, d, sparsity):
     later = tuple((np.round(w * 4) / 4 if sparsity else w, b) for w, b in network.later)  # many exact ties
     low = rng.normal(size=d)
     check_against_oracle(
-        FoldedNetwork(network.first_bias, network.action_weights * keep, later), Box(low, low + rng.random(d) * 2)
+        FoldedNetwork(network.first_bias, network.action_weights * keep, later),
+        ActionSet.box(low, low + rng.random(d) * 2),
     )
 
 
@@ -245,9 +248,9 @@ def test_masked_rows_cost_nothing():
         ("action_weights", lambda p: p._replace(network=p.network._replace(action_weights=np.ones((3, 7))))),
         ("later", lambda p: p._replace(network=p.network._replace(later=((np.full((16, 1), np.nan), np.ones(1)),)))),
         ("output", lambda p: p._replace(network=p.network._replace(later=((np.ones((16, 2)), np.ones(2)),)))),
-        ("low", lambda p: p._replace(actions=Box(-np.full(3, np.inf), np.ones(3)))),
-        ("high", lambda p: p._replace(actions=Box(-np.ones(3), np.ones(2)))),
-        ("low", lambda p: p._replace(actions=Box(np.ones(3), -np.ones(3)))),
+        ("low", lambda p: p._replace(action_set=ActionSet.box(-np.full(3, np.inf), np.ones(3)))),
+        ("high", lambda p: p._replace(action_set=ActionSet.box(-np.ones(3), np.ones(2)))),
+        ("low", lambda p: p._replace(action_set=ActionSet.box(np.ones(3), -np.ones(3)))),
         ("warm_start", lambda p: p._replace(warm_start=np.full((6, 3), np.nan))),
         ("tolerance", lambda p: p._replace(tolerance=np.nan)),
     ],
@@ -280,6 +283,6 @@ def test_it_is_a_solver_and_compiles_nothing_at_import():
 
 def test_no_states_have_no_maxima():
     network = FoldedNetwork(np.zeros((0, 2)), np.ones((3, 2)), ((np.ones((2, 1)), np.zeros(1)),))
-    solution = Exact().solve(Problem(network, Box(-np.ones(3), np.ones(3))))
+    solution = Exact().solve(Problem(network, ActionSet.box(-np.ones(3), np.ones(3))))
     assert solution.actions.shape == (0, 3)
     assert solution.values.shape == solution.upper.shape == solution.status.shape == (0,)

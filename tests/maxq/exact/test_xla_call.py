@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.maxq.exact.solver import Exact
 from caql.maxq.exact.xla_call import solve
 from caql.maxq.maximize import maximize
@@ -15,7 +15,7 @@ from caql.maxq.problem import Problem, Status
 from caql.maxq.solvers import inside_jit, make_solver
 from caql.networks import FoldedNetwork
 
-from .problems import ALL_PROBLEMS, Case, he_layers
+from ..problems import ALL_PROBLEMS, Case, he_layers
 
 
 def single(values) -> jnp.ndarray:
@@ -25,7 +25,9 @@ def single(values) -> jnp.ndarray:
 def in_float32(case: Case, **changes) -> Problem:
     network = jax.tree.map(single, case.folded)
     shape = (len(case.folded.first_bias), case.actions)
-    box = Box(*(single(np.broadcast_to(np.asarray(side, np.float64), shape)) for side in (case.low, case.high)))
+    box = ActionSet.box(
+        *(single(np.broadcast_to(np.asarray(side, np.float64), shape)) for side in (case.low, case.high))
+    )
     return Problem(network, box, tolerance=case.tolerance)._replace(**changes)
 
 
@@ -80,7 +82,7 @@ def test_non_finite_numbers_fail_every_row(field):
 
 def test_a_network_without_hidden_layers():
     bias, weights = single([[1.0], [2.0]]), single([[1.0], [-3.0]])
-    found = inside(Problem(FoldedNetwork(bias, weights, ()), Box(single([-1.0, -1.0]), single([1.0, 2.0]))))
+    found = inside(Problem(FoldedNetwork(bias, weights, ()), ActionSet.box(single([-1.0, -1.0]), single([1.0, 2.0]))))
     np.testing.assert_allclose(found.values, [5.0, 6.0])
 
 

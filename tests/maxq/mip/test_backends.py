@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.maxq.host import evaluate
 from caql.maxq.mip import backends
@@ -16,7 +16,7 @@ from caql.maxq.mip.solver import Mip
 from caql.maxq.problem import Problem, Solver, Status
 from caql.networks import FoldedNetwork
 
-from .problems import PROBLEMS, Case, he_layers
+from ..problems import PROBLEMS, Case, he_layers
 
 BACKENDS = {"scip": "pyscipopt", "highs": "highspy", "gurobi": "gurobipy", "cplex": "cplex"}
 
@@ -33,8 +33,8 @@ HARD = Case("hard", he_layers(51, (6, 48, 48, 1)), -1.0, 1.0)
 
 
 def problem(case: Case, **changes: Any) -> Problem:
-    box = Box(np.full(case.actions, case.low), np.full(case.actions, case.high))
-    return Problem(**{"network": case.folded, "actions": box, "tolerance": 1e-6, **changes})
+    box = ActionSet.box(np.full(case.actions, case.low), np.full(case.actions, case.high))
+    return Problem(**{"network": case.folded, "action_set": box, "tolerance": 1e-6, **changes})
 
 
 TRUTH = Mip("highs", bounds="interval").solve(problem(MIDDLING, tolerance=1e-8))

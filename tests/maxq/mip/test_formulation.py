@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.bounds import METHODS, layer_bounds
 from caql.maxq.host import evaluate
 from caql.maxq.mip.formulation import Model, formulate, ideal_cuts, tighten
 
-from .problems import ALL_PROBLEMS, PROBLEMS, Case, he_layers
+from ..problems import ALL_PROBLEMS, PROBLEMS, Case, he_layers
 
 
-def box_of(case: Case) -> Box:
-    return Box(
+def box_of(case: Case) -> ActionSet:
+    return ActionSet.box(
         *(
             np.full(case.actions, side) if np.ndim(side) == 0 else np.asarray(side, np.float64)
             for side in (case.low, case.high)
@@ -55,7 +55,10 @@ def test_every_action_is_a_point_of_the_model_with_its_q_value(case: Case, metho
     rng = np.random.default_rng(0)
     for row in range(len(case.folded.first_bias)):
         model = model_of(case, method, row)
-        low, high = (np.broadcast_to(side[row] if np.ndim(side) == 2 else side, case.actions) for side in box_of(case))
+        low, high = (
+            np.broadcast_to(side[row] if np.ndim(side) == 2 else side, case.actions)
+            for side in (box_of(case).low, box_of(case).high)
+        )
         for unit in [np.zeros(case.actions), np.ones(case.actions), *rng.random((4, case.actions))]:
             action = low + unit * (high - low)
             point = model.point(action)
@@ -195,7 +198,7 @@ def test_more_rows_and_integer_actions_join_the_model() -> None:
 
 def test_building_a_model_takes_less_than_a_millisecond() -> None:
     case = next(c for c in PROBLEMS if c.name == "the paper's 32 x 16")
-    box = Box(-np.ones(3), np.ones(3))
+    box = ActionSet.box(-np.ones(3), np.ones(3))
     bounds = layer_bounds(case.folded, box, "backward")
     times = []
     for _ in range(30):

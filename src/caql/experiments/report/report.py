@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from caql.errors import CaqlError
-from caql.experiments.paper import Task
+from caql.experiments.paper import Benchmark
 from caql.experiments.report.document import (
     Bands,
     Block,
@@ -46,7 +46,7 @@ EXTRA = {
     "iterations": ("{:.0f} iterations", "mean iterations of a max-Q problem"),
     "milliseconds": ("{:.3g} ms", "median time of a max-Q problem"),
 }
-Rows = dict[Task, dict[str, Cell]]
+Rows = dict[Benchmark, dict[str, Cell]]
 
 
 def plus_minus(mean: float, std: float | None) -> str:
@@ -223,7 +223,7 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
     for name in shown:
         rows = catalogue.table(SPECS[name])
         least = 2 if SPECS[name].every_configuration else 1
-        empty: dict[Task, list[str]] = defaultdict(list)
+        empty: dict[Benchmark, list[str]] = defaultdict(list)
         for task, cells in rows.items():
             for column, cell in cells.items():
                 if cell.configurations < least:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from caql.config import RunConfig, differences, to_json
-from caql.experiments.paper import Figure, Task
+from caql.experiments.paper import Benchmark, Figure
 from caql.experiments.report.results import Run
 from caql.experiments.report.statistics import Band, Summary, band, summarise
 from caql.experiments.specs import Column, Spec, configuration
@@ -57,7 +57,7 @@ def identity(config: RunConfig) -> str:
 class Cell:
     """Some runs of one configuration (or of many, in the tables over all of them)."""
 
-    task: Task
+    task: Benchmark
     column: Column
     runs: tuple[Run, ...]
     """Those that the numbers are of; empty if there are none."""
@@ -120,7 +120,7 @@ class Catalogue:
             found[replace(run.config, seed=0).id].append(run)
         return list(found.values())
 
-    def cell(self, spec: Spec, task: Task, column: Column) -> Cell:
+    def cell(self, spec: Spec, task: Benchmark, column: Column) -> Cell:
         """The runs that stand in one cell of a table."""
         reference = configuration(spec, task, column)
         runs = self.by_identity.get(identity(reference), [])
@@ -134,7 +134,7 @@ class Catalogue:
         """All runs that could stand in a cell, whatever their hyper-parameters."""
         return self.by_identity.get(identity(cell.reference), [])
 
-    def table(self, spec: Spec) -> dict[Task, dict[str, Cell]]:
+    def table(self, spec: Spec) -> dict[Benchmark, dict[str, Cell]]:
         """All cells of a spec; a column nobody has to run is left out where it was not run."""
         rows = {task: {c.name: self.cell(spec, task, c) for c in spec.columns} for task in spec.tasks}
         idle = {

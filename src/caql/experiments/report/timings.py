@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from caql.experiments import paper
-from caql.experiments.paper import Task
+from caql.experiments.paper import Benchmark
 from caql.experiments.report.document import Block, Drawing, Folded, Heading, Part, Table, Text
 from caql.experiments.report.document import Cell as Entry
 from caql.experiments.report.figures import Line, Panel, duration, panels, shares
@@ -20,7 +20,7 @@ PARTS = {"physics": 0, "acting": 1, "max_q": 5, "updating": 2, "evaluating": 3}
 NOTHING = "\N{EM DASH}"
 
 
-def title(task: Task) -> str:
+def title(task: Benchmark) -> str:
     """As the paper writes it: `Hopper [-0.25, 0.25]`."""
     return f"{task[0]} [-{task[1]:g}, {task[1]:g}]"
 
@@ -32,7 +32,7 @@ def _ms(value: float) -> str:
 
 def latency(runs: Sequence[Run]) -> list[Block]:
     """The latency table and figure, from the runs that were probed."""
-    by_task: dict[Task, list[Run]] = defaultdict(list)
+    by_task: dict[Benchmark, list[Run]] = defaultdict(list)
     for run in runs:
         if run.latency and isinstance(run.config.action_range, float | int):
             by_task[run.config.task, float(run.config.action_range)].append(run)
@@ -75,7 +75,7 @@ def latency(runs: Sequence[Run]) -> list[Block]:
 
 def latency_in_runs(runs: Sequence[Run]) -> list[Block]:
     """The time of a max-Q problem over training, as each finished run of CAQL measured it with its own solver."""
-    found: dict[Task, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[Benchmark, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.state == "finished" and run.milliseconds and isinstance(run.config.action_range, float | int):
             found[run.config.task, float(run.config.action_range)][run.method.removeprefix("caql-")].append(run)

@@ -71,8 +71,8 @@ class Exact:
         start = problem.warm_start
         fields: list[tuple[str, Any, tuple[int, ...]]] = [
             ("network.first_bias", first_bias, (batch, width)),
-            ("actions.low", problem.actions.low, (batch, d)),
-            ("actions.high", problem.actions.high, (batch, d)),
+            ("action_set.low", problem.action_set.low, (batch, d)),
+            ("action_set.high", problem.action_set.high, (batch, d)),
             ("tolerance", problem.tolerance, (batch,)),
             ("relative_tolerance", problem.relative_tolerance, (batch,)),
             ("warm_start", 0.0 if start is None else start, (batch, d)),
@@ -81,7 +81,7 @@ class Exact:
         views, starts, numbers = _gather([*parameters, *fields], spare)
         _, low, high, _, _, actions = views[len(parameters) :]
         if (low > high).any():
-            raise CaqlError("actions.low must not exceed actions.high in any action dimension")
+            raise CaqlError("action_set.low must not exceed action_set.high in any action dimension")
         if start is None:
             actions[...] = 0.5 * (low + high)
         else:

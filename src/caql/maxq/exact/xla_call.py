@@ -180,7 +180,7 @@ def solve(solver: Any, problem: Problem, key: Any) -> Solution:  # noqa: ARG001 
     limits = np.array([solver.node_limit, solver.time_limit, solver.threads or os.cpu_count() or 1], np.float32)
     network = problem.network
     later = [part for layer in network.later for part in layer]
-    floats = [network.first_bias, network.action_weights, *later, *box, start, tolerance]
+    floats = [network.first_bias, network.action_weights, *later, box.low, box.high, start, tolerance]
     operands = [jnp.asarray(each, jnp.float32) for each in floats]
     of_batch = [((batch, d), np.float32), ((batch,), np.float32), ((batch,), np.float32)]
     results = [jax.ShapeDtypeStruct(*each) for each in (*of_batch, ((batch,), np.int32), ((batch,), np.int32))]

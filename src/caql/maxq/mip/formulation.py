@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.actions import Box
+from caql.actions import ActionSet
 from caql.bounds import Bounds
 from caql.networks import FoldedNetwork
 
@@ -110,7 +110,7 @@ class Model:
 
 
 def formulate(
-    network: FoldedNetwork, box: Box, bounds: Bounds, row: int, integer: NDArray[np.bool_] | None = None
+    network: FoldedNetwork, box: ActionSet, bounds: Bounds, row: int, integer: NDArray[np.bool_] | None = None
 ) -> Model:
     """The model of one state: row `row` of a folded network and of its pre-activation bounds, NumPy float64.
 
@@ -118,7 +118,7 @@ def formulate(
         neuron's M- and M+.
     integer: (d,) which action dimensions take only integer values; none by default.
     """
-    low, high = (np.broadcast_to(side[row] if np.ndim(side) == 2 else side, (side.shape[-1],)) for side in box)
+    low, high = (side[row] if np.ndim(side) == 2 else side for side in (box.low, box.high))
     continuous = np.ones(len(low), np.bool_) if integer is None else ~integer
     action_centre = np.where(continuous, (low + high) / 2, 0.0)
     action_map = np.where(continuous, (high - low) / 2, 1.0)

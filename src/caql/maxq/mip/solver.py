@@ -57,7 +57,7 @@ class Mip:
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002  (the protocol's)
         """Each wanted row by its own model; see the module's docstring for what the rows' status means."""
         require_backend(self.backend)
-        network, box = as_float64(problem.network, problem.actions)
+        network, box = as_float64(problem.network, problem.action_set)
         rows = len(network.first_bias)
         with np.errstate(invalid="ignore", over="ignore"):
             bounds = layer_bounds(network, box, self.bounds)
@@ -67,7 +67,7 @@ class Mip:
         stopped, work = np.full(rows, int(Status.LIMIT)), np.zeros(rows, np.int64)
         absolute = np.broadcast_to(np.asarray(problem.tolerance, np.float64), rows)
         relative = np.broadcast_to(np.asarray(problem.relative_tolerance, np.float64), rows)
-        low, high = (np.broadcast_to(side, actions.shape) for side in box)
+        low, high = (np.broadcast_to(side, actions.shape) for side in (box.low, box.high))
         wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
         for row in np.flatnonzero(wanted & ~(upper - values <= allowed_gap(problem, values))).tolist():
             try:

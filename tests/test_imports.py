@@ -10,7 +10,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 ORDER = [
     {"errors"},
     {"networks", "actions"},
-    {"bounds", "optimisers", "replay", "environments", "losses", "network_files"},
+    {"bounds", "optimisers", "replay", "tasks", "losses", "network_files"},
+    {"environments"},
     {"maxq"},
     {"targets"},
     {"agents"},
@@ -24,7 +25,7 @@ ORDER = [
 
 ONLY = {
     "pyscipopt": {"maxq/mip/backends.py"},
-    "highspy": {"maxq/mip/backends.py"},
+    "highspy": {"maxq/mip/backends.py", "tasks/microgrid_planning.py"},
     "gurobipy": {"maxq/mip/backends.py"},
     "cplex": {"maxq/mip/backends.py"},
     "mujoco": {"environments.py"},

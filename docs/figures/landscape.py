@@ -118,7 +118,14 @@ def draw_landscape(axes: Any, slice_: Slice, paths: list[Any], ends: Any, top: f
         axes.plot(*path.T, color=color, linewidth=1.3, path_effects=outline, clip_on=False, zorder=3)
         axes.plot(*path[0], "o", color=color, markersize=4.2, markeredgecolor="black", markeredgewidth=0.8, zorder=4)
         axes.plot(
-            *path[-1], "o", color=color, markersize=8, markeredgecolor="black", markeredgewidth=1, clip_on=False, zorder=5
+            *path[-1],
+            "o",
+            color=color,
+            markersize=8,
+            markeredgecolor="black",
+            markeredgewidth=1,
+            clip_on=False,
+            zorder=5,
         )
     star = slice_.best[[ACROSS, UP]]
     axes.plot(*star, "*", color="#ffd60a", markersize=21, markeredgecolor="black", clip_on=False, zorder=6)
@@ -145,9 +152,7 @@ def draw_landscape(axes: Any, slice_: Slice, paths: list[Any], ends: Any, top: f
     axes.set_xlabel("torque of the thigh", labelpad=1)
     axes.set_ylabel("torque of the foot", labelpad=-6)
     axes.set_title("Q(x, ·) is piecewise linear", loc="left", fontsize=12.5, fontweight="bold", pad=24)
-    axes.text(
-        -1, 1.055, "along a white line a neuron switches on or off", fontsize=9.5, color=SOFT, va="bottom"
-    )
+    axes.text(-1, 1.055, "along a white line a neuron switches on or off", fontsize=9.5, color=SOFT, va="bottom")
 
 
 def draw_bounds(axes: Any, values: Any, upper: Any, ends: Any) -> None:
@@ -198,8 +203,8 @@ def draw_bounds(axes: Any, values: Any, upper: Any, ends: Any) -> None:
         axes.spines[side].set_visible(False)
 
 
-def draw() -> Any:
-    """The figure."""
+def draw() -> tuple[Any, str]:
+    """The figure, and what it shows in words."""
     slice_ = make_slice()
     values, upper = anytime(slice_)
     paths = ascent_paths(slice_)
@@ -208,12 +213,12 @@ def draw() -> Any:
     draw_landscape(left, slice_, paths, ends, values[-1])
     draw_bounds(right, values, upper, ends)
     figure.subplots_adjust(left=0.055, right=0.985, top=0.86, bottom=0.105, wspace=0.17)
-    return figure
+    return figure, f"Proved maximum {values[-1]:.2f} after {len(values)} nodes; ascents end at {np.sort(ends).round(2)}"
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, description: str, path: Path) -> None:
     """Write the SVG with the stand-in colours as variables of the reader's theme."""
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": description})
     names = {INK: "--ink", SOFT: "--soft", PAPER: "--paper"}
     light = "".join(f"{name}:{color};" for color, name in names.items())
     dark = "".join(f"{name}:{DARK[color]};" for color, name in names.items())
@@ -244,7 +249,7 @@ def main() -> None:
             "savefig.facecolor": PAPER,
         }
     )
-    save(draw(), Path(__file__).with_name("landscape.svg"))
+    save(*draw(), Path(__file__).with_name("landscape.svg"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+"""The documentation: links lead somewhere, module paths exist, prose has a width, commands and numbers are right."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "caql"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+WIDTH = 100
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def without_code(text: str) -> str:
+    """The page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that the page's headings can be linked by, as GitHub makes them."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", without_code(page.read_text()), re.M):
+        words = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+        found.add(words.replace(" ", "-"))
+    return found
+
+
+def links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text()))
+
+
+def is_module(dotted: str) -> bool:
+    """Whether a dotted name is a module, or a name that a module has."""
+    parts = dotted.split(".")[1:]
+    path = SOURCE
+    for index, part in enumerate(parts):
+        if (path / part).is_dir():
+            path = path / part
+        elif (path / f"{part}.py").is_file() and index == len(parts) - 1:
+            return True
+        else:
+            file = path / f"{part}.py"
+            file, rest = (file, parts[index + 1 :]) if file.is_file() else (path / "__init__.py", parts[index:])
+            return len(rest) == 1 and re.search(rf"\b{rest[0]}\b", file.read_text()) is not None
+    return True
+
+
+@every_page
+def test_links_lead_somewhere(page):
+    for link in links(page):
+        if link.startswith(("http:", "https:")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{page.name}: {link} does not exist"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link} has no such heading"
+
+
+@every_page
+def test_prose_is_at_most_100_columns_wide(page):
+    for number, line in enumerate(without_code(page.read_text()).splitlines(), 1):
+        if not line.startswith(("|", "    ")):
+            assert len(line) <= WIDTH, f"{page.name}, about line {number}: {len(line)} columns"
+
+
+@every_page
+def test_paths_and_modules_exist(page):
+    text = page.read_text()
+    for path in re.findall(r"`((?:src|tests|docs|benchmarks|examples|results)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), f"{page.name}: {path} does not exist"
+    for dotted in re.findall(r"(?<![\w/-])(caql(?:\.[a-z_]\w*)+)", text):
+        assert is_module(dotted), f"{page.name}: {dotted} does not exist"
+    packages = "|".join(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")
+    for path in re.findall(rf"`((?:{packages})/[\w./]*)`", text):
+        assert (SOURCE / path).exists(), f"{page.name}: src/caql/{path} does not exist"
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "glossary.md"])
+def test_files_at_the_top_of_the_package_exist(page):
+    # These two pages name files relative to src/caql.
+    text = (ROOT / "docs" / page).read_text()
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert list(SOURCE.rglob(name)), f"{page}: {name} does not exist"
+
+
+def readme_commands() -> list[list[str]]:
+    text = (ROOT / "README.md").read_text()
+    return [shlex.split(line, comments=True)[1:] for line in re.findall(r"^    (caql .+)$", text, re.M)]
+
+
+def test_the_readmes_commands_are_understood():
+    from caql.cli import COMMANDS, sweep
+    from caql.cli.train import parse
+
+    made: set[str] = set()
+    seen = set()
+    for command, *arguments in readme_commands():
+        seen.add(command)
+        if command == "train" and "--resume" not in arguments:
+            options = parse(arguments)
+            made |= {str(options.out)} if options.out else set()
+        elif command == "train":
+            assert arguments[arguments.index("--out") + 1] in made
+        elif command in ("evaluate", "solve", "report"):
+            assert arguments[0] in made or (ROOT / arguments[0]).exists(), arguments
+        elif command == "sweep":
+            sweep.main(arguments)
+    assert seen == set(COMMANDS)
+
+
+def test_the_readmes_maxima_are_what_the_example_network_has():
+    from caql import maximize
+    from caql.network_files import read_network
+
+    claimed = re.findall(r"maximize\(layers.*# ([\d.]+),", (ROOT / "README.md").read_text())
+    layers = read_network(ROOT / "examples" / "networks" / "example.onnx").layers
+    found = [maximize(layers, -1, 1, solver=solver).values[0] for solver in ("exact", "ga")]
+    np.testing.assert_allclose([float(value) for value in claimed], found, atol=1e-4)
+
+
+def load_script(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def test_the_figure_shows_the_proved_maximum():
+    script = load_script(ROOT / "docs" / "figures" / "landscape.py")
+    values, upper = script.anytime(script.make_slice())
+    drawn = (ROOT / "docs" / "figures" / "landscape.svg").read_text()
+    assert f"Proved maximum {values[-1]:.2f}" in drawn
+    assert upper[-1] - values[-1] <= script.TOLERANCE
+
+
+def test_the_example_network_is_what_its_script_makes():
+    from caql.network_files import read_network
+
+    folder = ROOT / "examples" / "networks"
+    script = load_script(folder / "make_example.py")
+    stored = read_network(folder / "example.onnx").layers
+    for (weights, bias), (stored_weights, stored_bias) in zip(script.make_layers(), stored, strict=True):
+        np.testing.assert_array_equal(weights, stored_weights)
+        np.testing.assert_array_equal(bias, stored_bias)

@@ -2,7 +2,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from caql.losses import action_function_loss, hinge_loss, l2_loss
+from caql.losses import hinge_loss, l2_loss, one_step_label
+
+
+def test_the_one_step_label_by_hand_and_where_the_task_ended():
+    rewards, continues, values = jnp.array([5.0, 5.0]), jnp.array([1.0, 0.0]), jnp.array([7.0, 7.0])
+    assert one_step_label(rewards, 0.9, continues, values).tolist() == pytest.approx([5 + 0.9 * 7, 5.0])
 
 
 def test_l2_by_hand():
@@ -15,6 +20,6 @@ def test_hinge_by_hand(value, label, expected):
 
 
 def test_labels_are_constants():
-    for loss in (l2_loss, action_function_loss, lambda v, y: hinge_loss(v, y, 2.0)):
+    for loss in (l2_loss, lambda v, y: hinge_loss(v, y, 2.0)):
         assert float(jax.grad(loss, argnums=1)(jnp.float32(1.0), jnp.float32(2.0))) == 0.0
     assert float(jax.grad(hinge_loss)(jnp.float32(1.0), jnp.float32(2.0), 3.0)) == pytest.approx(-2.0)

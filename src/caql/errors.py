@@ -14,6 +14,12 @@ class CaqlError(ValueError):
     """Bad input, or a run that cannot go on; the message is the whole explanation."""
 
 
+def require(settings: object, field: str, right: str, valid: bool) -> None:
+    """Reject a setting in one sentence: the field, the value it has and what would be `right`."""
+    if not valid:
+        raise CaqlError(f"{field} = {getattr(settings, field)!r} must be {right}")
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: the closest known one, then all of them."""
     names = list(known)

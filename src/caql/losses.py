@@ -1,4 +1,4 @@
-"""The losses, one small function per equation, each for one sample; average outside.
+"""Labels and losses, one small function per equation, each for one sample; average outside.
 
 Labels are constants: no gradient flows into them.
 """
@@ -9,16 +9,23 @@ import jax
 import jax.numpy as jnp
 
 
+def one_step_label(reward: jax.Array, discount: float, continues: jax.Array, next_value: jax.Array) -> jax.Array:
+    """The Bellman label (Eq. 1): y = r + gamma * continues * V(x').
+
+    Every algorithm has its own next value V(x'); `continues` is 0 where the task ended, where there is none.
+    All arguments are scalars or arrays of one shape, which the label has too.
+    """
+    return reward + discount * continues * next_value
+
+
 def l2_loss(value: jax.Array, label: jax.Array) -> jax.Array:
-    """Squared Bellman error (Eq. 1): (label - Q(x, a))^2."""
+    """Squared error (label - value)^2: of Bellman (Eq. 1), or of the action function against q* (Section 3.2)."""
     return jnp.square(jax.lax.stop_gradient(label) - value)
 
 
 def hinge_loss(value: jax.Array, label: jax.Array, penalty: jax.Array | float) -> jax.Array:
-    """Hinge Q-learning (Eq. 2, Appendix A): Q(x, a) + lambda (label - Q(x, a))+."""
+    """Hinge Q-learning (Eq. 2, Appendix A): Q(x, a) + lambda (label - Q(x, a))+, where lambda is `penalty`.
+
+    Its slope in Q is 1 above the label and 1 - lambda below it: only a lambda above 1 ever pushes Q up.
+    """
     return value + penalty * jax.nn.relu(jax.lax.stop_gradient(label) - value)
-
-
-def action_function_loss(value: jax.Array, label: jax.Array) -> jax.Array:
-    """Distilling the maximiser (Section 3.2): (q* - Q(x', pi(x')))^2."""
-    return jnp.square(jax.lax.stop_gradient(label) - value)

@@ -82,5 +82,9 @@ def descend(
 
 
 def soft_update(target: jax.Array, vector: jax.Array, rate: float) -> jax.Array:
-    """The target network moved by the fraction `rate` (the paper's tau) towards `vector`."""
+    """The target network moved by the fraction `rate` (the paper's tau) towards `vector`, both (...) of one shape.
+
+    Written as a step, so that a target that has arrived stays where it is; optax's `incremental_update` is the
+    weighted mean of the two, whose rounding moves it.
+    """
     return target + rate * (vector - target)

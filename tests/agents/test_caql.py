@@ -47,10 +47,10 @@ def test_labels_by_hand_for_a_linear_q():
     state = agent.init(KEY)
     state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.5)), target=linear_q(agent, state, 2.0))
     batch = Batch(*(column[0] for column in batches()))._replace(continues=np.arange(ROWS, dtype=np.float32) % 2)
-    posed = agent.pose(state, batch)
-    solution = agent.solve(posed.problem, KEY)
+    question = agent.ask(state, batch)
+    solution = agent.solve(question.problem, KEY)
     np.testing.assert_allclose(solution.actions[:, 0], 1.0)
-    labels, _ = agent.targets.label(agent._context(state, batch), posed, solution)
+    labels = agent.targets.answer(question, solution).labels
     # The maximiser of 0.5 a is 1; the target gives it the value 2.
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * batch.continues * 2.0, rtol=1e-6)
 
@@ -64,8 +64,8 @@ def test_clipped_double_q_takes_the_smaller_target():
         second_target=linear_q(agent, state, 1.5),
     )
     batch = Batch(*(column[0] for column in batches()))
-    posed = agent.pose(state, batch)
-    labels, _ = agent.targets.label(agent._context(state, batch), posed, agent.solve(posed.problem, KEY))
+    question = agent.ask(state, batch)
+    labels = agent.targets.answer(question, agent.solve(question.problem, KEY)).labels
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * 1.5, rtol=1e-5)
 
 
@@ -155,7 +155,7 @@ def test_actor_expert_fits_the_maximisers():
     agent = make_agent(agent_config("actor-expert"), SPEC)
     state = agent.init(KEY)
     before = agent.policy(state, 0).act(np.zeros((1, 2), np.float32))
-    from caql.targets.speedups import Answer
+    from caql.targets.context import Answer
 
     answer = Answer(jnp.zeros(8), jnp.zeros(8), jnp.full((8, 1), 0.7), jnp.zeros(8, jnp.int8))
     vector = state.action_function.vector

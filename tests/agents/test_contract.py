@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from caql.actions import make_box
-from caql.agents.agent import Exploration, Spec
+from caql.agents.agent import Spec
 from caql.agents.caql import CAQL, CAQLConfig
 from caql.agents.ddpg import DDPG, DDPGConfig
 from caql.agents.naf import NAF, NAFConfig
+from caql.agents.policies import Exploration
 from caql.agents.sac import SAC, SACConfig
 from caql.agents.td3 import TD3, TD3Config
 from caql.errors import CaqlError

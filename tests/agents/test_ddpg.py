@@ -40,20 +40,20 @@ def batch(rows):
     return Batch(states[:, None], actions[:, None], rewards, next_states[:, None], continues)
 
 
-def test_targets_bootstrap_from_the_target_actor_unless_the_task_ended():
+def test_labels_bootstrap_from_the_target_actor_unless_the_task_ended():
     ddpg = agent(discount=0.9)
-    targets = ddpg.targets(by_hand(ddpg), batch([(0.0, 0.0, 5.0, 1.0, 1.0), (0.0, 0.0, 5.0, 1.0, 0.0)]))
+    targets = ddpg.labels(by_hand(ddpg), batch([(0.0, 0.0, 5.0, 1.0, 1.0), (0.0, 0.0, 5.0, 1.0, 0.0)]))
     np.testing.assert_allclose(targets, [5 + 0.9 * VALUE_AT_1, 5.0], rtol=1e-6)
 
 
-def test_targets_use_the_target_networks_not_the_current_ones():
+def test_labels_use_the_target_networks_not_the_current_ones():
     ddpg = agent(discount=0.9)
     state = by_hand(ddpg)
     rows = batch([(0.0, 0.0, 5.0, 1.0, 1.0)])
     moved = state._replace(actor=state.actor._replace(vector=-ACTOR), critic=state.critic._replace(vector=CRITIC * 7))
-    np.testing.assert_array_equal(ddpg.targets(state, rows), ddpg.targets(moved, rows))
-    assert not np.array_equal(ddpg.targets(state, rows), ddpg.targets(state._replace(critic_target=CRITIC * 7), rows))
-    assert not np.array_equal(ddpg.targets(state, rows), ddpg.targets(state._replace(actor_target=-ACTOR), rows))
+    np.testing.assert_array_equal(ddpg.labels(state, rows), ddpg.labels(moved, rows))
+    assert not np.array_equal(ddpg.labels(state, rows), ddpg.labels(state._replace(critic_target=CRITIC * 7), rows))
+    assert not np.array_equal(ddpg.labels(state, rows), ddpg.labels(state._replace(actor_target=-ACTOR), rows))
 
 
 def test_critic_loss_is_the_mean_squared_difference():

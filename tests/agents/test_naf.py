@@ -35,12 +35,12 @@ def test_the_quadratic_by_hand():
     )
 
 
-def test_targets_bootstrap_from_the_maximum_unless_the_task_ended():
+def test_labels_bootstrap_from_the_maximum_unless_the_task_ended():
     naf = NAF(NAFConfig(hidden=(2,), discount=0.9), Spec(1, make_box([-1.0], [3.0])))
     vector = constant_network(naf, [7.0, 0.3, 0.0])
     zeros = jnp.zeros((2, 1))
     batch = Batch(zeros, zeros, jnp.array([1.0, 1.0]), zeros, jnp.array([1.0, 0.0]))
-    np.testing.assert_allclose(naf.targets(vector, batch), [1 + 0.9 * 7, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(naf.labels(vector, batch), [1 + 0.9 * 7, 1.0], rtol=1e-6)
 
 
 def test_loss_is_the_mean_squared_difference():

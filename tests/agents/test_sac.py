@@ -93,7 +93,7 @@ def test_samples_fill_the_box_as_the_density_says():
     assert -np.mean(log_probabilities) == pytest.approx(entropy, abs=0.02)
 
 
-def test_targets_by_hand():
+def test_labels_by_hand():
     sac = agent(discount=0.9, initial_temperature=0.3)
     noise = jnp.array([[0.5], [-1.0], [0.5]])
     rows = batch([(0.0, 0.0, 5.0, 1.0, 1.0), (0.0, 0.0, 5.0, 1.0, 1.0), (0.0, 0.0, 5.0, 1.0, 0.0)])
@@ -102,7 +102,7 @@ def test_targets_by_hand():
         action, log_probability = sampled(each)
         smaller = min(3 * (1 + 2 * action + 1) - 1, 1 + action)
         expected.append(5 + 0.9 * (smaller - 0.3 * log_probability))
-    np.testing.assert_allclose(sac.targets(by_hand(sac), rows, noise), [*expected, 5.0], rtol=1e-5)
+    np.testing.assert_allclose(sac.labels(by_hand(sac), rows, noise), [*expected, 5.0], rtol=1e-5)
 
 
 def test_critic_loss_is_half_the_sum_of_the_two_mean_squares():

@@ -51,16 +51,16 @@ def epoch(rows):
     return jax.tree.map(lambda column: column[None], rows)
 
 
-def test_targets_take_the_smaller_critic():
+def test_labels_take_the_smaller_critic():
     td3 = agent(discount=0.9)
     rows = batch([(0.0, 0.0, 5.0, 1.0, 1.0), (0.0, 0.0, 5.0, 1.0, 0.0)])
     np.testing.assert_allclose(
-        td3.targets(by_hand(td3), rows, jnp.zeros((2, 1))), [5 + 0.9 * second(1, ACTION_AT_1), 5.0], rtol=1e-6
+        td3.labels(by_hand(td3), rows, jnp.zeros((2, 1))), [5 + 0.9 * second(1, ACTION_AT_1), 5.0], rtol=1e-6
     )
     # Minus both: now the first is the smaller one.
     flipped = by_hand(td3)._replace(critics_target=CRITICS.at[:, 3:].multiply(-1))
     np.testing.assert_allclose(
-        td3.targets(flipped, rows, jnp.zeros((2, 1)))[0], 5 - 0.9 * first(1, ACTION_AT_1), rtol=1e-6
+        td3.labels(flipped, rows, jnp.zeros((2, 1)))[0], 5 - 0.9 * first(1, ACTION_AT_1), rtol=1e-6
     )
 
 
@@ -71,14 +71,14 @@ def test_targets_take_the_smaller_critic():
 )
 def test_smoothing_noise_is_scaled_to_the_range_and_clipped(noise, shift):
     td3 = agent(discount=0.9)
-    targets = td3.targets(by_hand(td3), batch([(0.0, 0.0, 0.0, 1.0, 1.0)]), jnp.full((1, 1), noise))
+    targets = td3.labels(by_hand(td3), batch([(0.0, 0.0, 0.0, 1.0, 1.0)]), jnp.full((1, 1), noise))
     assert targets[0] == pytest.approx(0.9 * second(1, ACTION_AT_1 + shift), rel=1e-5)
 
 
 def test_critic_loss_adds_the_two_mean_squares():
     rows = batch([(2.0, 1.0, 0.0, 0.0, 1.0), (0.0, -1.0, 0.0, 0.0, 1.0)])
     # Q_1 = 14, -1; Q_2 = 3, 0.
-    loss, mean = agent().critic_loss(CRITICS, rows, jnp.array([12.0, 3.0]))
+    loss, mean = agent().twin_critics.loss(CRITICS, rows, jnp.array([12.0, 3.0]))
     assert loss == pytest.approx((2**2 + 4**2) / 2 + (9**2 + 3**2) / 2)
     assert mean == pytest.approx((14 - 1 + 3 + 0) / 4)
 

@@ -3,23 +3,22 @@
     init(key) -> state
     update(state, batches, key) -> state, statistics     learns S minibatches
     policy(state, epoch) -> Policy                        NumPy on the host, for acting
+    measure(state, batches, key) -> statistics            timings and the like; learns nothing
 
 An agent file holds one algorithm, all of it: a frozen `...Config` with its hyper-parameters and a class
-that follows this protocol.  Policies run on the host because a jit call per environment step would cost
-more than the physics of the small tasks.
+that follows this protocol.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import fields
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
 
 from caql.actions import ActionSet
-from caql.errors import CaqlError
-from caql.networks import Layers
+from caql.errors import require
 from caql.replay import Batch
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -67,71 +66,33 @@ class Agent(Protocol):
         """The policy for the epoch's episode; exploration noise depends on `epoch` alone."""
         ...
 
+    def measure(self, state: Any, batches: Batch, key: jax.Array) -> dict[str, float]:
+        """What can only be measured apart from learning, on the latest update's batches; most agents have nothing."""
+        del state, batches, key
+        return {}
 
-def require(config: object, field: str, right: str, valid: bool) -> None:
-    """Reject a setting in one sentence: the field, the value it has and what would be `right`."""
-    if not valid:
-        raise CaqlError(f"{field} = {getattr(config, field)!r} must be {right}")
 
+def check_common(config: Any, fewest_layers: int = 1) -> None:
+    """The checks of the settings that every algorithm has, by what their names end in or their types say.
 
-def check_common(config: Any) -> None:
-    """The checks of the settings that every algorithm has: hidden, discount, target_rate, ...learning_rate."""
-    hidden = config.hidden
-    require(config, "hidden", "a tuple of at least one positive whole number", bool(hidden) and min(hidden) >= 1)
+    ...hidden, discount, target_rate, ...learning_rate, and every setting that is a choice of a few words.  A
+    learning rate whose default is 0 may be 0, which turns that learning off.
+
+    config: the algorithm's frozen dataclass.  fewest_layers: hidden layers that its networks must have.
+    Raises CaqlError for the first setting that is wrong.
+    """
+    types = get_type_hints(type(config))
     require(config, "discount", "at least 0 and less than 1", 0 <= config.discount < 1)
     require(config, "target_rate", "more than 0 and at most 1", 0 < config.target_rate <= 1)
     for field in fields(config):
-        if field.name.endswith("learning_rate"):
-            rate = getattr(config, field.name)
-            require(config, field.name, "a positive finite number", 0 < rate < float("inf"))
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """Gaussian noise whose size decays once an epoch (Appendix D)."""
-
-    sigma: float = 1.0
-    """Standard deviation of the noise in the first epoch."""
-    decay: float = 0.9995
-    """Factor on the standard deviation after each epoch."""
-    minimum: float = 0.01
-    """Standard deviation below which the noise never falls."""
-    relative: bool = True
-    """Scale the noise to half the action range; False is the paper's absolute size."""
-
-    def __post_init__(self) -> None:
-        require(self, "sigma", "a finite number, at least 0", 0 <= self.sigma < float("inf"))
-        require(self, "decay", "more than 0 and at most 1", 0 < self.decay <= 1)
-        require(self, "minimum", "a finite number, at least 0", 0 <= self.minimum < float("inf"))
-
-    def size(self, epoch: int, actions: ActionSet) -> Array:
-        """The standard deviation in each action dimension."""
-        sigma = max(self.minimum, self.sigma * self.decay**epoch)
-        radius = np.asarray(actions.radius, np.float32)
-        return np.float32(sigma) * (radius if self.relative else np.ones_like(radius))
-
-
-class DeterministicPolicy:
-    """An action network on the host: hidden ReLU layers, then `squash` into the box; Gaussian exploration."""
-
-    def __init__(self, layers: Layers, actions: ActionSet, sigma: Array, squash: str = "tanh") -> None:
-        self.hidden = [(np.asarray(w), np.asarray(b)) for w, b in layers[:-1]]
-        self.last_weights, self.last_bias = (np.asarray(part) for part in layers[-1])
-        self.low, self.high = np.asarray(actions.low), np.asarray(actions.high)
-        self.centre, self.radius = np.asarray(actions.centre), np.asarray(actions.radius)
-        self.sigma = sigma
-        self.tanh = squash == "tanh"
-
-    def act(self, state: Array) -> Array:
-        state = np.asarray(state, np.float32)
-        for weights, bias in self.hidden:
-            state = np.maximum(state.dot(weights) + bias, 0)
-        raw = state.dot(self.last_weights) + self.last_bias
-        action = self.centre + self.radius * np.tanh(raw) if self.tanh else raw
-        # Rounding in centre + radius can leave the box by one unit in the last place.
-        inside: Array = np.minimum(np.maximum(action, self.low), self.high)
-        return inside
-
-    def explore(self, state: Array, noise: Array) -> Array:
-        inside: Array = np.minimum(np.maximum(self.act(state) + self.sigma * noise, self.low), self.high)
-        return inside
+        name, value = field.name, getattr(config, field.name)
+        if name.endswith("hidden"):
+            right = "a tuple of at least one positive whole number" if fewest_layers else "positive whole numbers"
+            require(config, name, right, len(value) >= fewest_layers and all(units >= 1 for units in value))
+        elif name.endswith("learning_rate"):
+            off = field.default == 0
+            right = "0 or a positive finite number" if off else "a positive finite number"
+            require(config, name, right, 0 < value < float("inf") or (off and value == 0))
+        elif get_origin(types[name]) is Literal:
+            choices = get_args(types[name])
+            require(config, name, " or ".join(map(repr, choices)), value in choices)

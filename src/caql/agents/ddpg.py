@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from caql.actions import squash
-from caql.agents.agent import DeterministicPolicy, Exploration, Policy, Spec, check_common
+from caql.agents.agent import Agent, Policy, Spec, check_common
+from caql.agents.policies import DeterministicPolicy, Exploration
+from caql.losses import l2_loss, one_step_label
 from caql.networks import forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -57,7 +59,7 @@ class DDPGState(NamedTuple):
     critic_target: jax.Array
 
 
-class DDPG:
+class DDPG(Agent):
     """Deterministic actor, one critic."""
 
     name: ClassVar[str] = "ddpg"
@@ -82,17 +84,16 @@ class DDPG:
         """pi(x), inside the box."""
         return squash(self.spec.action_set, forward(self.actor.layers(actor), states))
 
-    def targets(self, state: DDPGState, batch: Batch) -> jax.Array:
+    def labels(self, state: DDPGState, batch: Batch) -> jax.Array:
         """r + gamma Q'(x', pi'(x')), without the second term where the task ended -> (B,)."""
         next_actions = self.action(state.actor_target, batch.next_states)
         next_values = q_value(self.critic.layers(state.critic_target), batch.next_states, next_actions)
-        targets: jax.Array = batch.rewards + self.config.discount * batch.continues * next_values
-        return targets
+        return one_step_label(batch.rewards, self.config.discount, batch.continues, next_values)
 
-    def critic_loss(self, critic: jax.Array, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def critic_loss(self, critic: jax.Array, batch: Batch, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Mean squared temporal difference; and the mean value."""
         values = q_value(self.critic.layers(critic), batch.states, batch.actions)
-        return jnp.mean((values - targets) ** 2), jnp.mean(values)
+        return jnp.mean(l2_loss(values, labels)), jnp.mean(values)
 
     def actor_loss(self, actor: jax.Array, critic: jax.Array, batch: Batch) -> tuple[jax.Array, None]:
         """-Q(x, pi(x)), the mean over the batch."""
@@ -100,9 +101,9 @@ class DDPG:
         return -jnp.mean(values), None
 
     def _step(self, state: DDPGState, batch: Batch) -> tuple[DDPGState, dict[str, jax.Array]]:
-        targets = self.targets(state, batch)
+        labels = self.labels(state, batch)
         critic, loss, q_mean = descend(
-            self.critic_adam, state.critic, lambda vector: self.critic_loss(vector, batch, targets)
+            self.critic_adam, state.critic, lambda vector: self.critic_loss(vector, batch, labels)
         )
         actor, actor_loss, _ = descend(
             self.actor_adam, state.actor, lambda vector: self.actor_loss(vector, critic.vector, batch)

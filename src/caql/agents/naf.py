@@ -19,7 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from caql.actions import squash
-from caql.agents.agent import DeterministicPolicy, Exploration, Policy, Spec, check_common, require
+from caql.agents.agent import Agent, Policy, Spec, check_common
+from caql.agents.policies import DeterministicPolicy, Exploration, head
+from caql.errors import require
+from caql.losses import l2_loss, one_step_label
 from caql.networks import forward
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -76,7 +79,7 @@ def _beyond(outputs: jax.Array) -> jax.Array:
     return jnp.maximum(jnp.abs(outputs) - LIVE, 0)
 
 
-class NAF:
+class NAF(Agent):
     """A Q-function that is quadratic in the action."""
 
     name: ClassVar[str] = "naf"
@@ -118,22 +121,21 @@ class NAF:
         size = self.spec.action_size
         return squash(self.spec.action_set, forward(self.network.layers(vector), states)[..., 1 : 1 + size])
 
-    def targets(self, target: jax.Array, batch: Batch) -> jax.Array:
+    def labels(self, target: jax.Array, batch: Batch) -> jax.Array:
         """r + gamma V'(x'): the target network's maximum is its value term -> (B,)."""
         next_values = self.quadratic(target, batch.next_states).maximum
-        targets: jax.Array = batch.rewards + self.config.discount * batch.continues * next_values
-        return targets
+        return one_step_label(batch.rewards, self.config.discount, batch.continues, next_values)
 
-    def loss(self, vector: jax.Array, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def loss(self, vector: jax.Array, batch: Batch, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Mean squared temporal difference, and the penalty on saturated outputs; and the mean value."""
         quadratic = self.quadratic(vector, batch.states)
         values = self.values(quadratic, batch.actions)
         penalty = self.config.saturation_penalty * quadratic.excess
-        return jnp.mean((values - targets) ** 2 + penalty), jnp.mean(values)
+        return jnp.mean(l2_loss(values, labels) + penalty), jnp.mean(values)
 
     def _step(self, state: NAFState, batch: Batch) -> tuple[NAFState, dict[str, jax.Array]]:
-        targets = self.targets(state.target, batch)
-        network, loss, q_mean = descend(self.adam, state.network, lambda vector: self.loss(vector, batch, targets))
+        labels = self.labels(state.target, batch)
+        network, loss, q_mean = descend(self.adam, state.network, lambda vector: self.loss(vector, batch, labels))
         target = soft_update(state.target, network.vector, self.config.target_rate)
         return NAFState(network, target), {"loss": loss, "q_mean": q_mean}
 
@@ -148,8 +150,6 @@ class NAF:
 
     def policy(self, state: NAFState, epoch: int) -> Policy:
         # A copy: the state's own memory is given up to the next update.
-        *hidden, (weights, bias) = self.network.layers(np.array(state.network.vector))
-        centre = slice(1, 1 + self.spec.action_size)
-        layers = (*hidden, (weights[:, centre], bias[centre]))
+        layers = head(self.network.layers(np.array(state.network.vector)), slice(1, 1 + self.spec.action_size))
         sigma = self.config.exploration.size(epoch, self.spec.action_set)
         return DeterministicPolicy(layers, self.spec.action_set, sigma)

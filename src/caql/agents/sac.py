@@ -18,9 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.actions import ActionSet
-from caql.agents.agent import Array, Policy, Spec, check_common, require
-from caql.networks import Layers, forward, q_value
+from caql.actions import squash
+from caql.agents.agent import Agent, Policy, Spec, check_common
+from caql.agents.policies import SquashedGaussianPolicy
+from caql.agents.twin_critics import TwinCritics
+from caql.errors import require
+from caql.losses import one_step_label
+from caql.networks import forward
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
 
@@ -61,7 +65,6 @@ class SACConfig:
 
     def __post_init__(self) -> None:
         check_common(self)
-        require(self, "temperature", "'learned' or 'decayed'", self.temperature in ("learned", "decayed"))
         initial = self.initial_temperature
         require(self, "initial_temperature", "a positive finite number", 0 < initial < float("inf"))
         require(self, "temperature_decay", "more than 0 and at most 1", 0 < self.temperature_decay <= 1)
@@ -90,7 +93,7 @@ def log_density(log_sigma: jax.Array, noise: jax.Array, raw: jax.Array) -> jax.A
     return jnp.sum(gaussian - log_slope, axis=-1)
 
 
-class SAC:
+class SAC(Agent):
     """Stochastic actor, twin critics, entropy in the reward."""
 
     name: ClassVar[str] = "sac"
@@ -99,7 +102,7 @@ class SAC:
         self.config, self.spec = config, spec
         inputs, outputs = spec.observation_size, spec.action_size
         self.actor = FlatNetwork((inputs, *config.hidden, 2 * outputs))
-        self.critic = FlatNetwork((inputs + outputs, *config.hidden, 1))
+        self.twin_critics = TwinCritics((inputs + outputs, *config.hidden, 1))
         self.actor_adam = adam(config.actor_learning_rate)
         self.critic_adam = adam(config.critic_learning_rate)
         self.temperature_adam = adam(config.temperature_learning_rate)
@@ -108,7 +111,7 @@ class SAC:
 
     def init(self, key: jax.Array) -> SACState:
         actor_key, *critic_keys = jax.random.split(key, 3)
-        critics = jnp.stack([self.critic.init(critic_key) for critic_key in critic_keys])
+        critics = self.twin_critics.init(critic_keys)
         return SACState(
             begin(self.actor_adam, self.actor.init(actor_key)),
             begin(self.critic_adam, critics),
@@ -122,12 +125,7 @@ class SAC:
         mean, log_sigma = jnp.split(forward(self.actor.layers(actor), states), 2, axis=-1)
         log_sigma = jnp.clip(log_sigma, *LOG_SIGMA_RANGE)
         raw = mean + jnp.exp(log_sigma) * noise
-        box = self.spec.action_set
-        return box.centre + box.radius * jnp.tanh(raw), log_density(log_sigma, noise, raw)
-
-    def values(self, critics: jax.Array, states: jax.Array, actions: jax.Array) -> jax.Array:
-        """Both critics' Q(x, a) -> (2, B)."""
-        return jax.vmap(lambda vector: q_value(self.critic.layers(vector), states, actions))(critics)
+        return squash(self.spec.action_set, raw), log_density(log_sigma, noise, raw)
 
     def temperature(self, state: SACState) -> jax.Array:
         """The weight of the entropy at this step."""
@@ -137,25 +135,24 @@ class SAC:
         log_decay = np.log(self.config.temperature_decay)
         return self.config.initial_temperature * jnp.exp(log_decay * state.steps)
 
-    def targets(self, state: SACState, batch: Batch, noise: jax.Array) -> jax.Array:
+    def labels(self, state: SACState, batch: Batch, noise: jax.Array) -> jax.Array:
         """r + gamma (min_i Q'_i(x', a') - temperature log pi(a'|x')), a' drawn from the policy -> (B,)."""
         next_actions, log_probabilities = self.sample(state.actor.vector, batch.next_states, noise)
-        next_values = jnp.min(self.values(state.critics_target, batch.next_states, next_actions), axis=0)
+        next_values = self.twin_critics.smaller_value(state.critics_target, batch.next_states, next_actions)
         soft_values = next_values - self.temperature(state) * log_probabilities
-        targets: jax.Array = batch.rewards + self.config.discount * batch.continues * soft_values
-        return targets
+        return one_step_label(batch.rewards, self.config.discount, batch.continues, soft_values)
 
-    def critic_loss(self, critics: jax.Array, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def critic_loss(self, critics: jax.Array, batch: Batch, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Half the two critics' mean squared temporal differences, added; and the mean value."""
-        values = self.values(critics, batch.states, batch.actions)
-        return jnp.sum(jnp.mean((values - targets) ** 2, axis=1)) / 2, jnp.mean(values)
+        loss, q_mean = self.twin_critics.loss(critics, batch, labels)
+        return loss / 2, q_mean
 
     def actor_loss(
         self, actor: jax.Array, critics: jax.Array, temperature: jax.Array, batch: Batch, noise: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Temperature log pi(a|x) - min_i Q_i(x, a), a drawn from the policy; and the entropy's estimate."""
         actions, log_probabilities = self.sample(actor, batch.states, noise)
-        values = jnp.min(self.values(critics, batch.states, actions), axis=0)
+        values = self.twin_critics.smaller_value(critics, batch.states, actions)
         return jnp.mean(temperature * log_probabilities - values), -jnp.mean(log_probabilities)
 
     def temperature_loss(self, log_temperature: jax.Array, entropy: jax.Array) -> tuple[jax.Array, None]:
@@ -165,9 +162,9 @@ class SAC:
     def _step(self, state: SACState, inputs: tuple[Batch, jax.Array]) -> tuple[SACState, dict[str, jax.Array]]:
         batch, (target_noise, actor_noise) = inputs
         temperature = self.temperature(state)
-        targets = self.targets(state, batch, target_noise)
+        labels = self.labels(state, batch, target_noise)
         critics, loss, q_mean = descend(
-            self.critic_adam, state.critics, lambda vector: self.critic_loss(vector, batch, targets)
+            self.critic_adam, state.critics, lambda vector: self.critic_loss(vector, batch, labels)
         )
         actor, actor_loss, entropy = descend(
             self.actor_adam,
@@ -197,35 +194,5 @@ class SAC:
     def policy(self, state: SACState, epoch: int) -> Policy:
         del epoch  # What the policy explores is learned, not scheduled.
         # A copy: the state's own memory is given up to the next update.
-        return GaussianPolicy(self.actor.layers(np.array(state.actor.vector)), self.spec.action_set)
-
-
-class GaussianPolicy:
-    """The actor on the host: greedy at the Gaussian's mean, exploring with a sample of it."""
-
-    def __init__(self, layers: Layers, actions: ActionSet) -> None:
-        self.hidden = [(np.asarray(weights), np.asarray(bias)) for weights, bias in layers[:-1]]
-        self.last_weights, self.last_bias = (np.asarray(part) for part in layers[-1])
-        self.low, self.high = np.asarray(actions.low), np.asarray(actions.high)
-        self.centre, self.radius = np.asarray(actions.centre), np.asarray(actions.radius)
-
-    def _outputs(self, state: Array) -> tuple[Array, Array]:
-        state = np.asarray(state, np.float32)
-        for weights, bias in self.hidden:
-            state = np.maximum(state.dot(weights) + bias, 0)
-        outputs = state.dot(self.last_weights) + self.last_bias
-        size = len(self.low)
-        return outputs[..., :size], outputs[..., size:]
-
-    def _squash(self, raw: Array) -> Array:
-        # Rounding in centre + radius can leave the box by one unit in the last place.
-        inside: Array = np.minimum(np.maximum(self.centre + self.radius * np.tanh(raw), self.low), self.high)
-        return inside
-
-    def act(self, state: Array) -> Array:
-        mean, _ = self._outputs(state)
-        return self._squash(mean)
-
-    def explore(self, state: Array, noise: Array) -> Array:
-        mean, log_sigma = self._outputs(state)
-        return self._squash(mean + np.exp(np.clip(log_sigma, *LOG_SIGMA_RANGE)) * np.asarray(noise, np.float32))
+        layers = self.actor.layers(np.array(state.actor.vector))
+        return SquashedGaussianPolicy(layers, self.spec.action_set, LOG_SIGMA_RANGE)

@@ -16,7 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from caql.actions import squash
-from caql.agents.agent import DeterministicPolicy, Exploration, Policy, Spec, check_common, require
+from caql.agents.agent import Agent, Policy, Spec, check_common
+from caql.agents.policies import DeterministicPolicy, Exploration
+from caql.agents.twin_critics import TwinCritics
+from caql.errors import require
+from caql.losses import one_step_label
 from caql.networks import forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -68,7 +72,7 @@ class TD3State(NamedTuple):
     steps: jax.Array
 
 
-class TD3:
+class TD3(Agent):
     """Deterministic actor, twin critics."""
 
     name: ClassVar[str] = "td3"
@@ -77,7 +81,7 @@ class TD3:
         self.config, self.spec = config, spec
         inputs, outputs = spec.observation_size, spec.action_size
         self.actor = FlatNetwork((inputs, *config.hidden, outputs))
-        self.critic = FlatNetwork((inputs + outputs, *config.hidden, 1))
+        self.twin_critics = TwinCritics((inputs + outputs, *config.hidden, 1))
         self.actor_adam = adam(config.actor_learning_rate)
         self.critic_adam = adam(config.critic_learning_rate)
         self._update = jax.jit(self._learn, donate_argnums=0)
@@ -85,7 +89,7 @@ class TD3:
     def init(self, key: jax.Array) -> TD3State:
         actor_key, *critic_keys = jax.random.split(key, 3)
         actor = self.actor.init(actor_key)
-        critics = jnp.stack([self.critic.init(critic_key) for critic_key in critic_keys])
+        critics = self.twin_critics.init(critic_keys)
         return TD3State(
             begin(self.actor_adam, actor),
             jnp.copy(actor),
@@ -98,34 +102,24 @@ class TD3:
         """pi(x), inside the box."""
         return squash(self.spec.action_set, forward(self.actor.layers(actor), states))
 
-    def values(self, critics: jax.Array, states: jax.Array, actions: jax.Array) -> jax.Array:
-        """Both critics' Q(x, a) -> (2, B)."""
-        return jax.vmap(lambda vector: q_value(self.critic.layers(vector), states, actions))(critics)
-
-    def targets(self, state: TD3State, batch: Batch, noise: jax.Array) -> jax.Array:
+    def labels(self, state: TD3State, batch: Batch, noise: jax.Array) -> jax.Array:
         """r + gamma min_i Q'_i(x', pi'(x') + clipped noise), `noise` standard normal (B, d) -> (B,)."""
         box, config = self.spec.action_set, self.config
         smoothing = jnp.clip(config.smoothing_sigma * noise, -config.smoothing_clip, config.smoothing_clip)
         next_actions = box.clip(self.action(state.actor_target, batch.next_states) + box.radius * smoothing)
-        next_values = jnp.min(self.values(state.critics_target, batch.next_states, next_actions), axis=0)
-        targets: jax.Array = batch.rewards + config.discount * batch.continues * next_values
-        return targets
-
-    def critic_loss(self, critics: jax.Array, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The two critics' mean squared temporal differences, added; and the mean value."""
-        values = self.values(critics, batch.states, batch.actions)
-        return jnp.sum(jnp.mean((values - targets) ** 2, axis=1)), jnp.mean(values)
+        next_values = self.twin_critics.smaller_value(state.critics_target, batch.next_states, next_actions)
+        return one_step_label(batch.rewards, config.discount, batch.continues, next_values)
 
     def actor_loss(self, actor: jax.Array, critics: jax.Array, batch: Batch) -> tuple[jax.Array, None]:
         """-Q_1(x, pi(x)), the mean over the batch: the first critic alone, as Fujimoto et al."""
-        values = q_value(self.critic.layers(critics[0]), batch.states, self.action(actor, batch.states))
+        values = q_value(self.twin_critics.network.layers(critics[0]), batch.states, self.action(actor, batch.states))
         return -jnp.mean(values), None
 
     def _step(self, state: TD3State, inputs: tuple[Batch, jax.Array]) -> tuple[TD3State, dict[str, jax.Array]]:
         batch, noise = inputs
-        targets = self.targets(state, batch, noise)
+        labels = self.labels(state, batch, noise)
         critics, loss, q_mean = descend(
-            self.critic_adam, state.critics, lambda vector: self.critic_loss(vector, batch, targets)
+            self.critic_adam, state.critics, lambda vector: self.twin_critics.loss(vector, batch, labels)
         )
 
         def move_actor(state: TD3State) -> tuple[TD3State, jax.Array]:

@@ -254,8 +254,7 @@ class Training:
             return {}
         names = dict.fromkeys(name for statistics in self._since for name in statistics)
         means = {name: float(np.mean([each[name] for each in self._since if name in each])) for name in names}
-        if hasattr(self.agent, "probe"):
-            means |= self.agent.probe(self.state, *self._latest)
+        means |= self.agent.measure(self.state, *self._latest)
         solving = means.pop("solve_seconds", 0.0) * len(self._since) * self.config.steps_per_epoch
         if solving:
             self.clock.add("max_q", solving)

@@ -1,1 +1,1 @@
-"""What a Bellman label is made from: the context, the speed-ups around the max-Q solve, the label."""
+"""What a Bellman label is made from: `label` has the steps, `context` what they see, the rest are speed-ups."""

@@ -1,33 +1,47 @@
-"""From a batch to its Bellman labels: plan -> solve -> fill -> label (Appendix B, the inner loop).
+"""From a minibatch to its Bellman labels: plan -> solve -> fill -> label (Appendix B, the inner loop).
 
-`pose` and `label` are pure JAX; the solver runs between them, inside the same jit when it is traceable and
-on the host when it is not.
+    y = r + gamma * continues * Q'(x', argmax_a Q(x', a))
+
+Double Q-learning: the maximiser comes from Q, its value from the target networks.  The speed-ups stand around the
+solve like the layers of an onion; no speed-ups is the empty tuple, the same code with nothing in it.
+
+`labels` is the whole of it, for solvers that run inside `jit`.  With a solver on the host its two halves, `ask` and
+`answer`, are compiled apart and the solver runs between them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from caql.losses import one_step_label
 from caql.maxq.problem import Problem, Solution
-from caql.targets.speedups import SOLVED, Answer, Context, Stage, Tolerance, target_value
+from caql.targets.context import SOLVED, Answer, Context, Stage, target_value
+from caql.targets.tolerance import ToleranceSettings, tolerance_at
 
 
-class Posed(NamedTuple):
-    """A max-Q problem for a batch's next states, and what the stages noted while planning it."""
+class Question(NamedTuple):
+    """A minibatch's max-Q problem, the context it comes from, and what the stages noted while planning it."""
 
+    context: Context
     problem: Problem
     notes: tuple[Any, ...]
 
 
 class Labels(NamedTuple):
-    """labels: (B,) r + gamma * value.  The rest as in `Answer`."""
+    """labels: (B,) r + gamma * value.  answer: what they are made from.
+
+    tolerance: () of the solve.  work: () the solver's mean over the rows that it solved.
+    """
 
     labels: jax.Array
     answer: Answer
+    tolerance: jax.Array
+    work: jax.Array
 
 
 @dataclass(frozen=True)
@@ -35,11 +49,15 @@ class Targets:
     """How labels are made: the speed-ups, outermost first, and the solver's tolerance."""
 
     stages: tuple[Stage, ...] = ()
-    tolerance: Tolerance = Tolerance()
-    relative_tolerance: float = 0.0
+    tolerance: ToleranceSettings = ToleranceSettings()
 
-    def pose(self, context: Context, guess: jax.Array) -> Posed:
-        """The max-Q problem: argmax of Q_theta at the next states, for the rows that no stage takes away."""
+    def labels(self, context: Context, solve: Callable[[Problem], Solution]) -> Labels:
+        """Plan, solve, fill, label; `solve` must be traceable where this is traced."""
+        question = self.ask(context)
+        return self.answer(question, solve(question.problem))
+
+    def ask(self, context: Context) -> Question:
+        """Plan: argmax of Q at the next states, for the rows that no stage takes away."""
         need = jnp.ones(context.q_values.shape, bool)
         notes = []
         for stage in self.stages:
@@ -48,24 +66,25 @@ class Targets:
         problem = Problem(
             network=context.network,
             action_set=context.action_set,
-            warm_start=guess,
-            tolerance=self.tolerance.at(context, guess),
-            relative_tolerance=jnp.float32(self.relative_tolerance),
+            warm_start=context.guess,
+            tolerance=tolerance_at(self.tolerance, context),
+            relative_tolerance=jnp.float32(self.tolerance.relative_tolerance),
             mask=need if self.stages else None,
         )
-        return Posed(problem, tuple(notes))
+        return Question(context, problem, tuple(notes))
 
-    def label(self, context: Context, posed: Posed, solution: Solution) -> Labels:
-        """Double-Q labels: the maximiser comes from Q_theta, its value from the target networks."""
-        batch = context.batch
-        actions = solution.actions
+    def answer(self, question: Question, solution: Solution) -> Labels:
+        """Fill, innermost stage first, and label."""
+        context, batch = question.context, question.context.batch
         answer = Answer(
-            values=target_value(context.targets, batch.next_states, actions),
+            values=target_value(context.targets, batch.next_states, solution.actions),
             best=solution.values.astype(context.q_values.dtype),
-            actions=actions,
+            actions=solution.actions,
             provenance=jnp.full(context.q_values.shape, SOLVED, jnp.int8),
         )
-        for stage, note in zip(reversed(self.stages), reversed(posed.notes), strict=True):
+        for stage, note in zip(reversed(self.stages), reversed(question.notes), strict=True):
             answer = stage.fill(context, note, answer)
-        labels = batch.rewards + context.discount * batch.continues * answer.values
-        return Labels(labels, answer)
+        labels = one_step_label(batch.rewards, context.discount, batch.continues, answer.values)
+        solved = answer.provenance == SOLVED
+        work = jnp.sum(solution.work * solved) / jnp.maximum(jnp.sum(solved), 1)
+        return Labels(labels, answer, jnp.mean(jnp.asarray(question.problem.tolerance)), work)

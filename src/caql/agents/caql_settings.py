@@ -1,0 +1,89 @@
+"""CAQL's hyper-parameters: what a run's configuration stores and the command line shows.
+
+The settings of a speed-up are declared where the speed-up is and inherited here, so that they stay plain fields
+(`cluster_radius=0.25`, `--cluster-radius 0.25`) and are said once: `targets/clustering.py`, `targets/tolerance.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from caql.agents.agent import check_common
+from caql.agents.policies import Exploration
+from caql.errors import CaqlError, require
+from caql.maxq.gradient_ascent import GradientAscent
+from caql.targets.clustering import Clustering, ClusterSettings
+from caql.targets.context import Stage
+from caql.targets.dual import Dual, DualFilter
+from caql.targets.tolerance import ToleranceSettings
+
+
+@dataclass(frozen=True)
+class CAQLConfig(ClusterSettings, ToleranceSettings):
+    """Hyper-parameters of CAQL; the defaults are the paper's where it gives one (see docs/fidelity.md)."""
+
+    name: ClassVar[str] = "caql"
+
+    solver: Any = field(default_factory=GradientAscent)
+    """The max-Q solver with its settings."""
+    hidden: tuple[int, ...] = (32, 16)
+    """Units of the Q-network's hidden layers."""
+    action_hidden: tuple[int, ...] = (32, 16)
+    """Units of the action function's hidden layers."""
+    discount: float = 0.99
+    """gamma."""
+    q_learning_rate: float = 0.001
+    """Adam's step for the Q-network."""
+    action_learning_rate: float = 0.001
+    """Adam's step for the action function."""
+    target_rate: float = 0.001
+    """tau of the soft target update."""
+    loss: Literal["l2", "hinge"] = "l2"
+    """Bellman loss: Eq. 1 or Eq. 2."""
+    hinge_penalty: float = 1.0
+    """lambda of the hinge loss; where it starts when learned."""
+    hinge_penalty_learning_rate: float = 0.0
+    """Learn lambda by ascent on the mean violation; 0 keeps it constant."""
+    clipped_double_q: bool = False
+    """Label with the smaller of the soft target and a second one, copied every `second_target_every` steps."""
+    second_target_every: int = 5000
+    """Training steps between hard copies into the second target network."""
+    action_function: Literal["deterministic", "stochastic", "none"] = "deterministic"
+    """The network that imitates the maximiser; `none`: the solver itself acts."""
+    squash: Literal["tanh", "straight_through", "clip"] = "tanh"
+    """How the action function's output enters the range; `clip` is the paper's, whose gradient can die."""
+    action_labels: Literal["primal", "dual"] = "primal"
+    """What the action function regresses on: max-Q, or its dual upper bound (the paper's footnote)."""
+    exploration: Exploration = Exploration()
+    """Gaussian noise on the action."""
+    dual_filter: bool = False
+    """Skip the rows that the dual bound shows to be inactive."""
+    dual_only: bool = False
+    """No max-Q solve: every next value is its dual bound (the paper's 'Dual')."""
+    audit: int = 0
+    """Every so many training steps solve a batch exactly too, and record how far the labels and the action
+    function fall short of the true max-Q; 0 is never.  Changes no weights."""
+
+    def __post_init__(self) -> None:
+        check_common(self, fewest_layers=0)
+        ClusterSettings.__post_init__(self)
+        ToleranceSettings.__post_init__(self)
+        require(self, "audit", "0 or a positive number of training steps", self.audit >= 0)
+        require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
+        require(self, "second_target_every", "at least 1", self.second_target_every >= 1)
+        if self.hinge_penalty_learning_rate and self.loss != "hinge":
+            raise CaqlError("hinge_penalty_learning_rate means nothing with loss = 'l2'; set loss = 'hinge'")
+        if self.dual_only and (self.dual_filter or self.cluster_radius):
+            raise CaqlError("dual_only leaves nothing to solve: turn dual_filter and cluster_radius off with it")
+        if self.dual_only and self.action_function == "stochastic":
+            raise CaqlError("action_function = 'stochastic' imitates maximisers, and dual_only computes none")
+
+    def stages(self) -> tuple[Stage, ...]:
+        """The speed-ups, in the order of Appendix B: filter first, then cluster what is left."""
+        wanted: dict[Stage, bool] = {
+            Dual(): self.dual_only,
+            DualFilter(): self.dual_filter,
+            Clustering(self): self.cluster_radius > 0,
+        }
+        return tuple(stage for stage, chosen in wanted.items() if chosen)

@@ -1,0 +1,161 @@
+"""Acting: policies in NumPy, on the host, because a jit call per environment step would cost more than the
+physics of the small tasks.
+
+One network, `HostNetwork`, and a small policy for each way to make an action of its outputs:
+
+    DeterministicPolicy      centre + radius * tanh(output), plus noise of a given size
+    GaussianPolicy           the same, plus noise of a learned size
+    SquashedGaussianPolicy   centre + radius * tanh(mean + learned size * noise)
+    SolverPolicy             no network: the max-Q solver's maximisers, plus noise of a given size
+
+Every action is clipped into the box: noise leaves it, and so can the rounding in centre + radius, by one unit in
+the last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from caql.actions import ActionSet
+from caql.agents.agent import Array
+from caql.errors import require
+from caql.networks import Layers
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Gaussian noise whose size decays once an epoch (Appendix D)."""
+
+    sigma: float = 1.0
+    """Standard deviation of the noise in the first epoch."""
+    decay: float = 0.9995
+    """Factor on the standard deviation after each epoch."""
+    minimum: float = 0.01
+    """Standard deviation below which the noise never falls."""
+    relative: bool = True
+    """Scale the noise to half the action range; False is the paper's absolute size."""
+
+    def __post_init__(self) -> None:
+        require(self, "sigma", "a finite number, at least 0", 0 <= self.sigma < float("inf"))
+        require(self, "decay", "more than 0 and at most 1", 0 < self.decay <= 1)
+        require(self, "minimum", "a finite number, at least 0", 0 <= self.minimum < float("inf"))
+
+    def size(self, epoch: int, action_set: ActionSet) -> Array:
+        """The standard deviation in each action dimension, (d,)."""
+        sigma = max(self.minimum, self.sigma * self.decay**epoch)
+        radius = np.asarray(action_set.radius, np.float32)
+        return np.float32(sigma) * (radius if self.relative else np.ones_like(radius))
+
+
+class HostNetwork:
+    """A ReLU network of `layers` in NumPy: (..., inputs) -> (..., outputs) in float32."""
+
+    def __init__(self, layers: Layers) -> None:
+        self.hidden = [(np.asarray(weights), np.asarray(bias)) for weights, bias in layers[:-1]]
+        self.last_weights, self.last_bias = (np.asarray(part) for part in layers[-1])
+
+    def __call__(self, state: Array) -> Array:
+        state = np.asarray(state, np.float32)
+        for weights, bias in self.hidden:
+            state = np.maximum(state.dot(weights) + bias, 0)
+        outputs: Array = state.dot(self.last_weights) + self.last_bias
+        return outputs
+
+
+def head(layers: Layers, columns: slice) -> Layers:
+    """The network that gives only some of the outputs."""
+    *hidden, (weights, bias) = layers
+    return (*hidden, (weights[:, columns], bias[columns]))
+
+
+class _InBox:
+    """The box's sides on the host."""
+
+    def __init__(self, action_set: ActionSet) -> None:
+        self.low, self.high = np.asarray(action_set.low), np.asarray(action_set.high)
+        self.centre, self.radius = np.asarray(action_set.centre), np.asarray(action_set.radius)
+
+    def clip(self, action: Array) -> Array:
+        inside: Array = np.minimum(np.maximum(action, self.low), self.high)
+        return inside
+
+    def squash(self, raw: Array) -> Array:
+        return self.clip(self.centre + self.radius * np.tanh(raw))
+
+
+class DeterministicPolicy(_InBox):
+    """An action network, `layers` with d outputs: through tanh into the box, or clipped; noise of size `sigma` (d,)."""
+
+    def __init__(self, layers: Layers, action_set: ActionSet, sigma: Array, squash: str = "tanh") -> None:
+        super().__init__(action_set)
+        self.network, self.sigma = HostNetwork(layers), sigma
+        self.into_box = self.squash if squash == "tanh" else self.clip
+
+    def act(self, state: Array) -> Array:
+        return self.into_box(self.network(state))
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        return self.clip(self.act(state) + self.sigma * noise)
+
+
+class GaussianPolicy(_InBox):
+    """A Gaussian around a squashed mean, `layers` with 2 d outputs: means, then log standard deviations.
+
+    The deviations are in half-widths of the box and held within `log_range`.
+    """
+
+    def __init__(self, layers: Layers, action_set: ActionSet, log_range: tuple[float, float]) -> None:
+        super().__init__(action_set)
+        size = len(self.low)
+        self.mean, self.log_spread = (
+            HostNetwork(head(layers, slice(size))),
+            HostNetwork(head(layers, slice(size, None))),
+        )
+        self.log_range = log_range
+
+    def act(self, state: Array) -> Array:
+        return self.squash(self.mean(state))
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        spread: Array = np.exp(np.clip(self.log_spread(state), *self.log_range))
+        return self.clip(self.act(state) + self.radius * spread * noise).astype(np.float32)
+
+
+class SquashedGaussianPolicy(_InBox):
+    """A Gaussian sent through tanh, `layers` with 2 d outputs: means, then log standard deviations.
+
+    Greedy at the mean, exploring with a sample; the log deviations are held within `log_range`.
+    """
+
+    def __init__(self, layers: Layers, action_set: ActionSet, log_range: tuple[float, float]) -> None:
+        super().__init__(action_set)
+        self.network, self.log_range = HostNetwork(layers), log_range
+
+    def act(self, state: Array) -> Array:
+        return self.squash(self.network(state)[..., : len(self.low)])
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        outputs, size = self.network(state), len(self.low)
+        sigma = np.exp(np.clip(outputs[..., size:], *self.log_range))
+        return self.squash(outputs[..., :size] + sigma * np.asarray(noise, np.float32))
+
+
+class SolverPolicy(_InBox):
+    """Acts with the max-Q solver: slower than an action function, and as good as the Q-network allows.
+
+    maximisers: (B, n) states -> (B, d) actions.  sigma: (d,) size of the exploration noise.
+    """
+
+    def __init__(self, maximisers: Callable[[Array], Array], action_set: ActionSet, sigma: Array) -> None:
+        super().__init__(action_set)
+        self.maximisers, self.sigma = maximisers, sigma
+
+    def act(self, state: Array) -> Array:
+        inside = self.clip(self.maximisers(np.atleast_2d(np.asarray(state, np.float32))))
+        return inside if np.ndim(state) > 1 else inside[0]
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        return self.clip(self.act(state) + self.sigma * noise)

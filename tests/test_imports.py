@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 ORDER = [
     {"errors"},
     {"networks", "actions"},
-    {"bounds", "optimisers", "replay", "environments", "losses", "network_files"},
+    {"bounds", "optimisers", "replay", "action_ranges", "environments", "losses", "network_files"},
     {"maxq"},
     {"targets"},
     {"agents"},

@@ -1,7 +1,10 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from caql.action_ranges import round_inward
 from caql.environments import TASKS, make_task
 from caql.errors import CaqlError
 
@@ -36,20 +39,127 @@ def test_every_range_of_the_paper_narrows_the_action_space():
             np.testing.assert_allclose(space.low, -half)
 
 
+class Echo(gym.Env):
+    """Keeps the action it was given, and answers with it."""
+
+    observation_space = gym.spaces.Box(-9, 9, (2,))
+    action_space = gym.spaces.Box(-2.0, 2.0, (2,))
+
+    def __init__(self, action_space=None):
+        self.action_space = action_space or type(self).action_space
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.given = action
+        return np.resize(np.asarray(action, np.float32), 2), 0.0, False, False, {}
+
+
 def test_no_action_outside_the_range_reaches_the_environment():
-    class Echo(gym.Env):
-        observation_space = gym.spaces.Box(-9, 9, (2,))
-        action_space = gym.spaces.Box(-2.0, 2.0, (2,))
-
-        def reset(self, *, seed=None, options=None):
-            return np.zeros(2, np.float32), {}
-
-        def step(self, action):
-            return np.asarray(action, np.float32), 0.0, False, False, {}
-
     task = make_task(Echo(), ((-1.0, 0.0), (0.5, 1.5)), 5)
     task.reset(seed=0)
     np.testing.assert_allclose(task.step(np.array([9.0, -9.0]))[0], [0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("space", "asked", "given"),
+    [
+        (gym.spaces.Box(-0.1, 0.1, (1,), np.float64), [1.0], [0.1]),
+        (gym.spaces.Box(-0.1, 0.1, (1,), np.float64), [np.float32(0.1)], [0.1]),
+        (gym.spaces.Box(-0.1, 0.1, (1,), np.float16), [-1.0], [np.float16(-0.1)]),
+        (gym.spaces.Box(-3, 3, (2,), np.int8), [0.6, -2.5], [1, -2]),
+        (gym.spaces.Box(0, 255, (2, 1), np.uint8), [-7.0, 254.7], [[0], [255]]),
+        (gym.spaces.Box(0, 1, (1,), np.int64), [0.4], [0]),
+        (gym.spaces.Box(0.25, 0.25, (), np.float64), [3.0], 0.25),
+    ],
+)
+def test_actions_arrive_in_the_spaces_own_type_and_shape(space, asked, given):
+    env = Echo(space)
+    task = make_task(env, episode_steps=9)
+    task.reset(seed=0)
+    task.step(np.array(asked, np.float32))
+    assert env.given.dtype == space.dtype
+    np.testing.assert_array_equal(env.given, np.array(given, space.dtype))
+    assert space.contains(env.given)
+
+
+FORMATS = [np.float16, np.float32, np.float64, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    dtype=st.sampled_from(FORMATS),
+    ends=st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)),
+    action=st.floats(width=32, allow_nan=False),
+    share=st.none() | st.floats(0.2, 1.0),
+)
+def test_whatever_is_asked_for_the_environment_gets_something_inside(dtype, ends, action, share):
+    held = (0, 250) if dtype == np.uint8 else (-100, 100) if dtype == np.int8 else (-1e4, 1e4)
+    low, high = (
+        float(np.clip(end, max(held[0], 0 if dtype == np.uint64 else held[0]), held[1])) for end in sorted(ends)
+    )
+    if np.dtype(dtype).kind in "iu":
+        low, high = np.floor(low), np.ceil(high)
+    space = gym.spaces.Box(low, max(high, low), (1,), dtype)
+    wanted = None
+    if share is not None and high - low > 4:
+        middle, half = (low + high) / 2, share * (high - low) / 2
+        wanted = ((middle - half,), (middle + half,))
+    env = Echo(space)
+    task = make_task(env, wanted, 9)
+    task.reset(seed=0)
+    task.step(np.array([action], np.float32))
+    assert space.contains(env.given)
+    assert env.given.dtype == dtype
+    # What an agent may choose is inside too, so that `predict` can be handed to the environment itself.
+    for bound in (task.low, task.high):
+        if space.low < space.high:
+            assert space.low <= bound.astype(np.float64) <= space.high
+    if wanted is not None and dtype != np.float32:
+        assert wanted[0][0] <= float(env.given[0]) <= wanted[1][0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([np.float16, np.float32, np.int16, np.int64]), st.floats(-3e4, 3e4), st.floats(-3e4, 3e4))
+def test_bounds_are_rounded_to_the_nearest_number_inside(dtype, one, other):
+    low, high = np.array([min(one, other)]), np.array([max(one, other)])
+    lower, upper = round_inward(low, high, dtype)
+    assert lower >= low
+    assert upper <= high
+    for bound, outward, limit in ((lower, -np.inf, low), (upper, np.inf, high)):
+        assert bound.astype(dtype).astype(np.float64) == bound
+        step = np.sign(outward) if np.dtype(dtype).kind == "i" else None
+        beyond = bound + step if step else np.nextafter(bound.astype(dtype), dtype(outward)).astype(np.float64)
+        assert beyond < limit if outward < 0 else beyond > limit
+
+
+def test_the_largest_whole_numbers_are_not_rounded_outwards():
+    info = np.iinfo(np.int64)
+    lower, upper = round_inward(np.array([float(info.min)]), np.array([float(info.max)]), np.int64)
+    assert int(upper[0]) <= info.max
+    assert int(lower[0]) >= info.min
+
+
+def test_a_range_that_holds_nothing_of_the_spaces_type_is_refused():
+    with pytest.raises(CaqlError, match="holds no number of the action space's type, int8"):
+        make_task(Echo(gym.spaces.Box(-3, 3, (1,), np.int8)), ((0.2,), (0.8,)))
+
+
+def test_an_action_that_is_not_a_number_never_reaches_the_environment():
+    env = Echo(gym.spaces.Box(-3, 3, (1,), np.int8))
+    task = make_task(env)
+    task.reset(seed=0)
+    with pytest.raises(CaqlError, match="is not a number"):
+        task.step(np.array([np.nan], np.float32))
+    assert not hasattr(env, "given")
+
+
+def test_observations_are_float32_vectors_of_the_tasks_own_space():
+    task = make_task("Hopper-v5")
+    observation, _ = task.reset(seed=0)
+    assert observation.dtype == task.observation_space.dtype == np.float32
+    assert task.observation_space.contains(observation)
 
 
 def test_the_clock_truncates_and_a_fall_terminates():
@@ -69,6 +179,13 @@ def test_the_clock_truncates_and_a_fall_terminates():
     assert all(flag == (False, False) for flag in flags[:-1])
 
 
+def test_our_clock_takes_the_place_of_gymnasiums():
+    task = make_task("Pendulum", episode_steps=230)
+    task.reset(seed=0)
+    ends = [task.step(np.zeros(1))[3] for _ in range(230)]
+    assert ends == [False] * 229 + [True]
+
+
 def test_an_episode_without_a_limit_of_ours_keeps_the_environments():
     task = make_task("Pendulum-v1", episode_steps=None)
     task.reset(seed=0)
@@ -81,6 +198,7 @@ def test_an_episode_without_a_limit_of_ours_keeps_the_environments():
 @pytest.mark.parametrize(
     ("name", "action_range", "words"),
     [
+        ("no_such_module:Env-v0", None, "cannot be made: ModuleNotFoundError"),
         ("Hoper", None, "did you mean 'Hopper'"),
         ("CartPole-v1", None, "action_space is Discrete"),
         ("Blackjack-v1", None, "observation_space is Tuple"),

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 ORDER = [
     {"errors"},
     {"networks", "actions"},
-    {"bounds", "optimisers", "replay", "tasks", "losses", "network_files"},
+    {"bounds", "optimisers", "replay", "action_ranges", "tasks", "losses", "network_files"},
     {"environments"},
     {"maxq"},
     {"targets"},

@@ -4,6 +4,8 @@ import pytest
 
 import caql
 from caql import CAQL, SAC, CaqlError
+from caql.config import RunConfig
+from caql.environments import make_task
 from caql.maxq.problem import Status
 
 SMALL = {"policy_kwargs": {"net_arch": [8, 4]}, "warm_up": 64, "batch_size": 16, "steps_per_epoch": 4}
@@ -15,13 +17,48 @@ def model():
 
 
 def test_learn_counts_environment_steps_and_goes_on(model):
-    assert model.num_timesteps == 600
+    assert model.num_timesteps == 500
     assert model.train_step == 12
+    assert model.config.train_steps == RunConfig("Pendulum").train_steps
     seen = []
     model.learn(300, callback=lambda m, epoch: seen.append(epoch.environment_steps))
-    assert seen == [800, 1000]
+    assert seen == [700, 800]
     model.learn(10_000, callback=lambda m, epoch: False)
-    assert model.num_timesteps == 1200
+    assert model.num_timesteps == 1000
+
+
+def test_learning_in_two_calls_is_the_same_after_a_save_in_between(tmp_path):
+    def weights(model):
+        return np.asarray(model.training.state.q.vector), model.training.replay.data.states[:300]
+
+    straight = CAQL("MlpPolicy", "Pendulum-v1", **SMALL).learn(130).learn(100)
+    again = CAQL("MlpPolicy", "Pendulum-v1", **SMALL).learn(130).learn(100)
+    for left, right in zip(weights(straight), weights(again), strict=True):
+        np.testing.assert_array_equal(left, right)
+    # A saved model has no replay buffer, so what is compared is the episode, which needs nothing but counters.
+    half = CAQL("MlpPolicy", "Pendulum-v1", **SMALL).learn(130)
+    half.save(tmp_path / "half")
+    loaded = CAQL.load(tmp_path / "half").learn(100)
+    assert loaded.num_timesteps == straight.num_timesteps == 230
+    np.testing.assert_array_equal(
+        loaded.training.replay.data.states[:100], straight.training.replay.data.states[130:230]
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "asked", "steps"),
+    [("Pendulum", 0, 200), ("pendulum", 0, 200), ("Pendulum-v1", 0, None), ("Pendulum", None, None), ("Hopper", 7, 7)],
+)
+def test_only_the_papers_tasks_have_a_clock_of_ours(task, asked, steps):
+    assert CAQL("MlpPolicy", task, episode_steps=asked, **SMALL).config.episode_steps == steps
+    assert RunConfig(task, episode_steps=asked).episode_steps == steps
+    assert make_task(task, episode_steps=asked).episode_steps == steps
+
+
+def test_a_long_episode_of_another_id_is_not_cut():
+    model = CAQL("MlpPolicy", "HalfCheetah-v5", **SMALL).learn(250)
+    assert model.training.epoch == 1
+    assert CAQL("MlpPolicy", gym.make("HalfCheetah-v5"), **SMALL).config.episode_steps is None
 
 
 def test_predict_takes_one_observation_or_a_batch(model):
@@ -69,8 +106,8 @@ def test_save_and_load_round_trip(model, tmp_path):
     observations = np.random.default_rng(1).normal(size=(10, 3))
     np.testing.assert_array_equal(loaded.predict(observations)[0], model.predict(observations)[0])
     assert loaded.num_timesteps == model.num_timesteps
-    loaded.learn(400)
-    assert loaded.num_timesteps == model.num_timesteps + 400
+    loaded.learn(150)
+    assert loaded.num_timesteps == model.num_timesteps + 150
     with pytest.raises(CaqlError, match="holds a CAQL, not a SAC"):
         SAC.load(tmp_path / "model")
     with pytest.raises(CaqlError, match="does not exist"):
@@ -110,6 +147,10 @@ def test_a_range_is_respected_natively():
         ({"env": "Pendulum", "policy_kwargs": {"width": 3}}, "net_arch"),
         ({"env": "Pendulum", "policy": "CnnPolicy"}, "MlpPolicy"),
         ({"env": "Pendulum", "total": 3}, "has no setting 'total'"),
+        ({"env": "Pendulum", "seed": 2**31}, "seed = 2147483648 must be at most"),
+        ({"env": "nomodule_at_all:Env-v0"}, "cannot be made: ModuleNotFoundError"),
+        ({"env": gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * 2)}, "with 2 environments"),
+        ({"env": 3}, "env is a int"),
     ],
 )
 def test_bad_arguments_are_named(arguments, words):

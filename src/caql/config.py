@@ -16,7 +16,7 @@ import tyro
 
 from caql.agents import config_class
 from caql.agents.caql import CAQLConfig
-from caql.environments import ActionRange
+from caql.environments import ActionRange, episode_limit
 from caql.errors import CaqlError, nearest
 from caql.maxq.solvers import solver_class
 
@@ -29,8 +29,9 @@ class RunConfig:
     """A paper task (Pendulum, Hopper, Walker2D, HalfCheetah, Ant, Humanoid) or any Gymnasium id with Box spaces."""
     action_range: ActionRange = None
     """Narrow the actions to [-r, r]; the environment's own bounds by default."""
-    episode_steps: int | None = 200
-    """Steps after which an episode is cut off."""
+    episode_steps: int | None = 0
+    """Steps after which an episode is cut off; none is the environment's own limit, 0 is 200 for a paper task and
+    the environment's own limit for any other."""
     train_steps: int = 200_000
     """Gradient steps in all."""
     steps_per_epoch: int = 20
@@ -53,6 +54,8 @@ class RunConfig:
     """The algorithm's hyper-parameters."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.task, str):
+            object.__setattr__(self, "episode_steps", episode_limit(self.task, self.episode_steps))
         for name in ("train_steps", "steps_per_epoch", "batch_size", "replay_size", "warm_up", "evaluation_episodes"):
             if getattr(self, name) < 1:
                 raise CaqlError(f"{name} = {getattr(self, name)} must be at least 1")

@@ -1,25 +1,41 @@
 """Tasks: the paper's six, any other Gymnasium id, or the user's own environment, under one wrapper.
 
-The wrapper narrows `action_space` to the wanted range, flattens observations and actions to vectors, and
-ends an episode after a number of steps with `truncated`, never with `terminated`: the Bellman label
-bootstraps through the clock but not through a fall.  This is the only file that knows MuJoCo.
+The wrapper narrows `action_space` to the wanted range, turns observations into float32 vectors of their own
+memory, and ends an episode after a number of steps with `truncated`, never with `terminated`: the Bellman label
+bootstraps through the clock but not through a fall.  What goes in is inside the environment's own space, in its own
+number format; what comes out is checked, because one NaN or one reused array would spoil everything that is learned
+from it.  This is the only file that knows MuJoCo.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from caql.actions import ActionSet, make_box
+from caql.action_ranges import ActionRange as ActionRange
+from caql.action_ranges import restrict, round_inward
+from caql.actions import make_box
 from caql.errors import CaqlError, nearest
 
-ActionRange = float | tuple[tuple[float, ...], tuple[float, ...]] | None
-"""None: the environment's own; r: [-r, r] in every dimension; (low, high): one number per dimension each."""
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+PAPER_STEPS = 200
+"""Steps of an episode in the paper's six tasks."""
+LONG_EPISODE = 100_000
+"""Steps after which an episode with no limit is remarked on."""
+
+
+class Misbehaviour(CaqlError):
+    """The environment raised an error, or answered with something that nothing can be learned from."""
 
 
 class PaperTask(NamedTuple):
@@ -46,6 +62,16 @@ def paper_task(name: str) -> str | None:
     return {known.lower(): known for known in TASKS}.get(name.lower())
 
 
+def episode_limit(task: Any, episode_steps: int | None) -> int | None:
+    """What `episode_steps` means for a task: 0 is 200 steps for a paper task's name and no limit of ours elsewhere.
+
+    Returns the number of steps, or None where the environment's own limit counts.
+    """
+    if episode_steps == 0:
+        return PAPER_STEPS if isinstance(task, str) and paper_task(task) else None
+    return episode_steps
+
+
 @contextlib.contextmanager
 def _quiet_mujoco() -> Iterator[None]:
     import mujoco
@@ -68,101 +94,204 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
         try:
             limit = None if own_limit else -1
             return gym.make(spec.id, disable_env_checker=True, max_episode_steps=limit, **spec.arguments)
-        except gym.error.Error as problem:
-            if spec.id in gym.registry:
-                raise CaqlError(f"task = {task!r} cannot be made: {problem}") from problem
-            raise CaqlError(
-                f"task = {task!r} is neither a paper task nor a Gymnasium id; {nearest(task, TASKS)}, "
-                "or any Gymnasium id with Box spaces"
-            ) from problem
-
-
-def restrict(box: gym.spaces.Box, action_range: ActionRange) -> ActionSet:
-    """The admissible actions: the space's own bounds, narrowed to `action_range`."""
-    low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (box.low, box.high))
-    if action_range is None:
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise CaqlError(
-                f"the environment's actions have infinite bounds (low {low.tolist()}, high {high.tolist()}); "
-                "give action_range: a number r for [-r, r], or (low, high) with one number per dimension"
-            )
-        return make_box(low, high)
-    if isinstance(action_range, int | float):
-        if not (np.isfinite(action_range) and action_range > 0):
-            raise CaqlError(f"action_range = {action_range} must be a positive finite number")
-        wanted = np.full_like(low, -action_range), np.full_like(high, action_range)
-    else:
-        try:
-            lower, upper = action_range
-            wanted = np.asarray(lower, np.float32).reshape(-1), np.asarray(upper, np.float32).reshape(-1)
-        except (TypeError, ValueError) as problem:
-            raise CaqlError(
-                f"action_range = {action_range!r} must be a number r, or a pair (low, high) of vectors"
-            ) from problem
-        if wanted[0].shape != low.shape or wanted[1].shape != low.shape:
-            raise CaqlError(
-                f"action_range has {len(wanted[0])} low and {len(wanted[1])} high numbers; "
-                f"the task has {len(low)} action dimensions"
-            )
-    if not (np.isfinite(wanted[0]).all() and np.isfinite(wanted[1]).all()):
-        raise CaqlError(f"action_range = {action_range} must be finite in every dimension")
-    if (wanted[0] >= wanted[1]).any():
-        raise CaqlError(
-            f"action_range = {action_range} is empty or reversed: low must be below high in every dimension"
-        )
-    if (wanted[0] < low - 1e-6).any() or (wanted[1] > high + 1e-6).any():
-        raise CaqlError(
-            f"action_range = {action_range} is wider than the environment's own actions, "
-            f"low {low.tolist()} and high {high.tolist()}"
-        )
-    return make_box(np.maximum(wanted[0], low), np.minimum(wanted[1], high))
+        except Exception as problem:  # the environment's own constructor may raise anything
+            if isinstance(problem, gym.error.Error) and spec.id not in gym.registry:
+                raise CaqlError(
+                    f"task = {task!r} is neither a paper task nor a Gymnasium id; {nearest(task, TASKS)}, "
+                    "or any Gymnasium id with Box spaces"
+                ) from problem
+            raise CaqlError(f"task = {task!r} cannot be made: {type(problem).__name__}: {problem}") from problem
 
 
 class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
-    """An environment with a narrowed action space, vector observations and an episode length."""
+    """An environment with a narrowed action space, float32 vectors for observations and an episode length.
+
+    env: one Gymnasium environment with Box spaces.
+    action_range: see `ActionRange`.
+    episode_steps: steps after which an episode is cut off; None leaves the environment's own limit.
+
+    `reset` and `step` raise `Misbehaviour` where the environment raises an error or breaks Gymnasium's contract.
+    """
 
     def __init__(self, env: gym.Env[Any, Any], action_range: ActionRange, episode_steps: int | None) -> None:
         super().__init__(env)
-        for name, space in (("observation_space", env.observation_space), ("action_space", env.action_space)):
-            if not isinstance(space, gym.spaces.Box):
-                raise CaqlError(f"{name} is {type(space).__name__}; caql needs Box observations and actions")
+        observations, actions = (_box(env, name) for name in ("observation_space", "action_space"))
         if episode_steps is not None and episode_steps < 1:
             raise CaqlError(f"episode_steps = {episode_steps} must be at least 1")
-        assert isinstance(env.observation_space, gym.spaces.Box)
-        assert isinstance(env.action_space, gym.spaces.Box)
-        self.action_set = restrict(env.action_space, action_range)
+        low, high = restrict(actions, action_range)
+        self._single = actions.dtype == np.float32
+        self.shape, self.dtype = actions.shape, actions.dtype
+        self._low, self._high = self._bounds(low, high, action_range)
+        self.action_set = make_box(*self._chosen_from(low, high))
         self.low, self.high = np.asarray(self.action_set.low), np.asarray(self.action_set.high)
-        self.shape = env.action_space.shape
-        self.dtype = env.action_space.dtype
-        self.flat = len(env.observation_space.shape) == 1
-        self.observation_size = int(np.prod(env.observation_space.shape))
+        self.observation_shape = observations.shape
+        self.observation_size = math.prod(observations.shape)
+        with np.errstate(over="ignore"):
+            edges = (np.asarray(bound, np.float32).reshape(-1) for bound in (observations.low, observations.high))
+        self.observation_space = gym.spaces.Box(*edges, dtype=np.float32)
         self.action_space = gym.spaces.Box(self.low, self.high, dtype=np.float32)
-        if not self.flat:
-            self.observation_space = gym.spaces.flatten_space(env.observation_space)
         self.episode_steps = episode_steps
         self.elapsed = 0
+        """Steps asked of the environment since its reset."""
+        own_limit = env.has_wrapper_attr("_max_episode_steps")  # as Gymnasium's TimeLimit has
+        self._remark_at = None if episode_steps or own_limit else LONG_EPISODE
+        # x . tiny is finite exactly if x is: one call, and no overflow even for entries of 1e38.
+        self._tiny = np.full(self.observation_size, 1e-30, np.float32)
+        self._tiny_action = np.full(len(self.low), 1e-30, self._low.dtype)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def _bounds(self, low: Array, high: Array, action_range: ActionRange) -> tuple[Array, Array]:
+        """What `step` clips to, in the format that it computes in: float32 for float32, else float64."""
+        if self._single:
+            return low.astype(np.float32), high.astype(np.float32)
+        lower, upper = round_inward(low, high, self.dtype)
+        if (lower > upper).any():
+            raise CaqlError(f"action_range = {action_range} holds no number of the action space's type, {self.dtype}")
+        return lower, upper
+
+    def _chosen_from(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The agents' float32 bounds; inside a float64 space, so that `predict` never leaves it."""
+        if self._single:
+            return low.astype(np.float32), high.astype(np.float32)
+        lower, upper = round_inward(low, high, np.float32)
+        # A side without a float32 number in it is narrower than one unit in the last place.
+        return np.where(lower <= upper, lower, low), np.where(lower <= upper, upper, low)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         self.elapsed = 0
-        observation, info = self.env.reset(seed=seed, options=options)
-        return observation if self.flat else np.reshape(observation, -1), info
+        try:
+            answer = self.env.reset(seed=seed, options=options)
+        except Exception as problem:
+            raise Misbehaviour(f"reset raised {_told(problem)}") from problem
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            raise Misbehaviour(f"reset returned {_shown(answer)}; it must return an observation and a dictionary")
+        return self._vector(answer[0]), answer[1]
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        # An action outside the range is brought back: nothing beyond it ever reaches the environment.
-        inside = np.minimum(np.maximum(action, self.low), self.high)
-        if inside.dtype != self.dtype or inside.shape != self.shape:
-            inside = inside.astype(self.dtype).reshape(self.shape)
-        observation, reward, terminated, truncated, info = self.env.step(inside)
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         self.elapsed += 1
-        if self.elapsed == self.episode_steps and not terminated:
-            truncated = True
-        return observation if self.flat else np.reshape(observation, -1), float(reward), terminated, truncated, info
+        inside = self._admissible(action)
+        try:
+            answer = self.env.step(inside)
+        except Exception as problem:
+            raise Misbehaviour(f"step raised {_told(problem)}") from problem
+        try:
+            observation, reward, terminated, truncated, info = answer
+        except (TypeError, ValueError) as problem:
+            raise Misbehaviour(
+                f"step returned {_shown(answer)}; it must return observation, reward, terminated, truncated, info"
+            ) from problem
+        number = float(reward) if isinstance(reward, float | int) else _number(reward)
+        if not math.isfinite(number):
+            raise Misbehaviour(f"the environment gave a non-finite reward, {number}")
+        ended = terminated if isinstance(terminated, bool) else _flag("terminated", terminated)
+        cut = truncated if isinstance(truncated, bool) else _flag("truncated", truncated)
+        if self.elapsed == self.episode_steps and not ended:
+            cut = True
+        if self.elapsed == self._remark_at and not (ended or cut):
+            self._remark()
+        return self._vector(observation), number, ended, cut, info
+
+    def _admissible(self, action: Any) -> Array:
+        """The action brought back into the range, in the space's own type: nothing beyond it reaches the environment.
+
+        The array is the environment's to keep or change.
+        """
+        inside: Array = np.minimum(np.maximum(action, self._low), self._high)
+        if not math.isfinite(inside.dot(self._tiny_action)):
+            raise Misbehaviour(f"the action {_shown(action)} for this step is not a number")
+        if inside.dtype != self.dtype or inside.shape != self.shape:
+            whole = np.rint(inside) if self.dtype.kind in "iub" else inside
+            inside = whole.astype(self.dtype).reshape(self.shape)
+        return inside
+
+    def _vector(self, observation: Any) -> Array:
+        """An observation as a float32 vector that no one else can change."""
+        try:
+            state = np.array(observation, np.float32)
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise Misbehaviour(
+                f"the environment gave {_shown(observation)} as its observation, not numbers"
+            ) from problem
+        if state.shape != self.observation_shape:
+            raise Misbehaviour(
+                f"the environment gave {_shown(observation)} as its observation, of shape {state.shape}; "
+                f"its observation_space has {self.observation_shape}"
+            )
+        if state.ndim != 1:
+            state = state.reshape(-1)
+        if not math.isfinite(state.dot(self._tiny)):
+            raise Misbehaviour(
+                f"the environment gave a non-finite observation (or beyond float32), {_shown(observation)}"
+            )
+        return state
+
+    def _remark(self) -> None:
+        self._remark_at = None
+        warnings.warn(
+            f"an episode has taken {self.elapsed} steps, and the environment has no step limit; "
+            "if it never ends, nothing is learned from it: give episode_steps",
+            stacklevel=3,
+        )
+
+
+def _box(env: Any, name: str) -> gym.spaces.Box:
+    space = getattr(env, name, None)
+    if not isinstance(space, gym.spaces.Box):
+        found = "missing" if space is None else type(space).__name__
+        raise CaqlError(f"{name} is {found}; caql needs Box observations and actions")
+    if math.prod(space.shape) == 0:
+        raise CaqlError(f"{name} has shape {space.shape}, which holds no number")
+    return space
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _told(problem: Exception) -> str:
+    """An environment's error with the line that raised it."""
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    words = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {words} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def _number(reward: Any) -> float:
+    """A reward that is not a Python float: any single real number, also in an array of shape (1,)."""
+    try:
+        found = np.asarray(reward)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.size != 1 or found.dtype.kind not in "fiub":
+        raise Misbehaviour(f"the environment gave {_shown(reward)} as its reward; it must be one number")
+    return float(found.reshape(())[()])
+
+
+def _flag(name: str, value: Any) -> bool:
+    """A flag that is not a Python bool: NumPy's, or the numbers 0 and 1."""
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.size != 1 or found.dtype.kind not in "iub" or found.reshape(())[()] not in (0, 1):
+        raise Misbehaviour(f"the environment gave {name} = {_shown(value)}; it must be True or False")
+    return bool(found.reshape(())[()])
 
 
 def make_task(
-    task: str | gym.Env[Any, Any], action_range: ActionRange | Sequence[Any] = None, episode_steps: int | None = 200
+    task: str | gym.Env[Any, Any], action_range: ActionRange | Sequence[Any] = None, episode_steps: int | None = 0
 ) -> Task:
-    """A task by name or Gymnasium id, or the user's own environment; no `episode_steps` leaves its own time limit."""
-    env = _make(task, own_limit=episode_steps is None) if isinstance(task, str) else task
+    """A task by name or Gymnasium id, or from an environment.
+
+    action_range: see `ActionRange`.
+    episode_steps: steps after which an episode is cut off; None is the environment's own limit, and 0 is 200 for a
+        paper task's name and the environment's own limit for everything else.
+    Raises `CaqlError` for an unknown task, spaces that are not Box, or a range that does not fit.
+    """
+    limit = episode_limit(task, episode_steps)
+    env = _make(task, own_limit=limit is None) if isinstance(task, str) else task
+    if not isinstance(env, gym.Env):
+        many = f" with {env.num_envs} environments" if hasattr(env, "num_envs") else ""
+        raise CaqlError(f"env is a {type(env).__name__}{many}; caql needs one Gymnasium environment")
     wanted: Any = action_range
-    return Task(env, wanted, episode_steps)
+    return Task(env, wanted, limit)

@@ -12,7 +12,7 @@ import numpy as np
 from caql.agents import config_class
 from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
-from caql.environments import Task, make_task
+from caql.environments import Task, episode_limit, make_task
 from caql.errors import CaqlError, nearest
 from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver
@@ -50,17 +50,23 @@ class Model:
         seed: int = 0,
         policy_kwargs: dict[str, Any] | None = None,
         action_range: Any = None,
-        episode_steps: int | None = None,
+        episode_steps: int | None = 0,
         **settings: Any,
     ) -> None:
-        """`env` is a Gymnasium environment, a Gymnasium id or a paper task; `settings` are fields of the agent's
-        configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`)."""
+        """Bind an algorithm to a task.
+
+        env: a Gymnasium environment, a Gymnasium id or a paper task's name.
+        action_range: narrow the actions to [-r, r], or to (low, high).
+        episode_steps: steps after which an episode is cut off; None is the environment's own limit, and 0 is 200 for
+            a paper task's name and the environment's own limit for everything else.
+        settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`).
+        Raises `CaqlError` for a setting or a value that does not fit.
+        """
         if policy != "MlpPolicy":
             raise CaqlError(f"policy = {policy!r} is not known; caql's networks are 'MlpPolicy'")
         if env is None:
             raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")
-        if isinstance(env, str) and episode_steps is None:
-            episode_steps = 200
+        episode_steps = episode_limit(env, episode_steps)
         agent = self._agent_config(settings, policy_kwargs or {})
         loop = {name: settings.pop(name) for name in list(settings) if name in _loop_fields()}
         if settings:
@@ -74,6 +80,13 @@ class Model:
             name, action_range=_plain(action_range), episode_steps=episode_steps, seed=seed, agent=agent, **loop
         )
         self._begin(Training(config, task))
+
+    @classmethod
+    def _from_training(cls, training: Training) -> Self:
+        """A model of a training that is already there, such as one that was loaded from a file."""
+        model = cls.__new__(cls)
+        model._begin(training)
+        return model
 
     def _begin(self, training: Training) -> None:
         keep_compiled()
@@ -113,16 +126,22 @@ class Model:
         return self.training.train_step
 
     def learn(self, total_timesteps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
-        """Train for `total_timesteps` more environment steps, rounded up to a whole episode."""
+        """Train for `total_timesteps` more environment steps.
+
+        An episode still going on when they are used up is stopped there, as by a time limit: its transitions are kept
+        and learned from, and the next `learn` begins a new episode.  So the result depends only on the seed and
+        on the steps asked for, also if the model is saved and loaded in between.
+        callback: called after every episode with the model and an `Epoch`; returning False stops the learning.
+        Raises `CaqlError` if `total_timesteps` is not positive, and `Misbehaviour`, a `CaqlError` too, if the
+            environment fails; the model is then as it was before that episode.
+        """
         if total_timesteps < 1:
             raise CaqlError(f"total_timesteps = {total_timesteps} must be at least 1")
-        last = self.num_timesteps + total_timesteps
-        training = self.training
+        first = self.num_timesteps
         with _steps_bar(total_timesteps, progress_bar) as advance:
-            training.config = dataclasses.replace(training.config, train_steps=np.iinfo(np.int64).max)
-            for epoch in training.epochs():
-                advance(total_timesteps - max(last - self.num_timesteps, 0), epoch)
-                if (callback is not None and callback(self, epoch) is False) or self.num_timesteps >= last:
+            for epoch in self.training.epochs(first + total_timesteps):
+                advance(self.num_timesteps - first, epoch)
+                if callback is not None and callback(self, epoch) is False:
                     break
         self._policy = None
         return self

@@ -64,7 +64,20 @@ class Replay:
         return {name: column[: len(self)] for name, column in self.data._asdict().items()}
 
     def restore(self, columns: dict[str, np.ndarray], written: int) -> None:
-        """Undo `snapshot`; later samples are as if nothing had happened."""
-        self.written = written
+        """Undo `snapshot`; later samples are as if nothing had happened.
+
+        Raises `CaqlError`, and leaves everything as it was, if a column is missing or of another shape or type.
+        """
+        filled = min(written, self.capacity)
         for name, column in self.data._asdict().items():
-            column[: len(self)] = columns[name]
+            wanted = (filled, *column.shape[1:])
+            found = columns.get(name)
+            if found is None or found.shape != wanted or found.dtype != column.dtype:
+                held = "missing" if found is None else f"{found.dtype} of shape {found.shape}"
+                raise CaqlError(
+                    f"the saved replay buffer does not fit: {name} should be {column.dtype} of shape {wanted} "
+                    f"and is {held}"
+                )
+        for name, column in self.data._asdict().items():
+            column[:filled] = columns[name]
+        self.written = written

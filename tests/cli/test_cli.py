@@ -36,6 +36,14 @@ def test_no_command_and_help_show_the_commands(monkeypatch, capsys):
         (["train", "Hopper", "--solver"], "needs a value"),
         (["train", "Hopper", "--resume"], "--resume needs --out"),
         (["train", "Hopper", "--action-range", "a:b"], "--action-range = 'a:b'"),
+        (["train", "nomodule_at_all:Env-v0"], "cannot be made: ModuleNotFoundError"),
+        (["train", "Pendulum", "--seed", "2147483648"], "seed = 2147483648 must be at most 2147483647"),
+        (["train", "Pendulum", "--seed", "9" * 40], "must be at most 2147483647"),
+        (["train", "Pendulum", "--seed", "-1"], "seed = -1 must not be negative"),
+        (["train", "Pendulum", "--out", "/dev/null/x"], "out = /dev/null/x cannot be used: "),
+        (["train", "Pendulum", "--out", "/proc/caql"], "out = /proc/caql cannot be used: "),
+        (["train", "Pendulum", "--out", "/dev/null"], "is a file; choose a folder"),
+        (["train", "Pendulum", "--out", "x" * 300], "cannot be used: "),
         (["evaluate", "nowhere"], "does not exist"),
     ],
 )
@@ -62,6 +70,19 @@ def test_every_setting_is_reachable():
     assert config.agent.cluster_radius == 0.25
     assert config.agent.dynamic_tolerance == 1.0
     assert parse(["Hopper", "--agent=td3"]).config.agent.name == "td3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        (["hopper"], 200),
+        (["Hopper-v5"], None),
+        (["Hopper", "--episode-steps", "None"], None),
+        (["Hopper-v5", "--episode-steps", "50"], 50),
+    ],
+)
+def test_only_the_papers_tasks_have_a_clock_by_default(arguments, steps):
+    assert parse(arguments).config.episode_steps == steps
 
 
 @pytest.mark.parametrize("text", ["0.5", "none", "-1.0,-0.5:1.0,0.25"])

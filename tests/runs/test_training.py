@@ -1,6 +1,7 @@
 import dataclasses
 
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 
@@ -9,7 +10,9 @@ from caql.config import RunConfig
 from caql.environments import make_task
 from caql.errors import CaqlError
 from caql.maxq.gradient_ascent import GradientAscent
-from caql.runs.training import Training, evaluate_policy
+from caql.runs.clock import Clock
+from caql.runs.episodes import evaluate_policy
+from caql.runs.training import Training
 
 TINY = RunConfig(
     "Pendulum",
@@ -95,6 +98,61 @@ def test_a_restored_run_goes_on_bit_for_bit(stop_after):
     assert [row["returns"] for row in second.records] == [row["returns"] for row in whole.records]
 
 
+def test_records_and_seconds_go_on_too():
+    """An evaluation after a resume averages what was learned before it as well."""
+    whole, first, second = Training(TINY), Training(TINY), Training(TINY)
+    list(whole.epochs())
+    for _, _epoch in zip(range(5), first.epochs(), strict=False):
+        pass
+    assert first._since
+    assert first._returns
+    second.restore(*first.snapshot())
+    list(second.epochs())
+    timed = {"seconds", "solve_ms", "solve_ms_std"}
+    for left, right in zip(second.records, whole.records, strict=True):
+        assert {n: v for n, v in left.items() if n not in timed} == {n: v for n, v in right.items() if n not in timed}
+    assert second.clock.seconds["updating"] > first.clock.seconds["updating"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epoch", None),
+        ("epoch", -1),
+        ("train_step", "40"),
+        ("environment_steps", True),
+        ("written", 3.5),
+        ("written", 1),
+        ("records", {}),
+        ("records", [3]),
+        ("records", [{"train_step": "1"}]),
+        ("since", [[1.0]]),
+        ("since", [{"loss": "small"}]),
+        ("returns", ["many"]),
+        ("seconds", {"acting": None}),
+        ("seconds", [1.0]),
+    ],
+)
+def test_a_checkpoint_with_a_wrong_field_is_one_sentence_and_changes_nothing(name, value):
+    first = Training(TINY)
+    for _, _epoch in zip(range(5), first.epochs(), strict=False):
+        pass
+    arrays, meta = first.snapshot()
+    second = Training(TINY)
+    for changed in ({**meta, name: value}, {key: kept for key, kept in meta.items() if key != name}):
+        with pytest.raises(CaqlError, match="does not fit"):
+            second.restore(arrays, changed)
+    for missing in ("replay.rewards", "state.q.vector"):
+        with pytest.raises(CaqlError, match=missing.split(".")[1]):
+            second.restore({key: array for key, array in arrays.items() if key != missing}, meta)
+        with pytest.raises(CaqlError, match=missing.split(".")[1]):
+            second.restore({**arrays, missing: arrays[missing].astype(np.float64)}, meta)
+    assert (second.epoch, second.train_step, second.environment_steps, second.replay.written) == (0, 0, 0, 0)
+    assert second.records == []
+    second.restore(arrays, meta)
+    assert second.train_step == first.train_step
+
+
 def test_only_a_fall_stops_the_bootstrap():
     fallen = Training(TINY, make_task(Scripted(fall=5), None, 20))
     fallen._collect()
@@ -109,15 +167,21 @@ def test_only_a_fall_stops_the_bootstrap():
 @pytest.mark.parametrize(("zero", "last"), [(True, 0.0), (False, 1.0)])
 def test_the_terminal_reward_can_be_zeroed_in_the_buffer_but_not_in_the_return(zero, last):
     training = Training(dataclasses.replace(TINY, zero_terminal_reward=zero), make_task(Scripted(fall=3), None, 20))
-    assert training._collect() == 3.0
+    assert training._collect().total == 3.0
     assert training.replay.data.rewards[:3].tolist() == [1.0, 1.0, last]
+
+
+def test_a_reward_at_the_time_limit_is_never_zeroed():
+    training = Training(dataclasses.replace(TINY, zero_terminal_reward=True), make_task(Scripted(), None, 4))
+    training._collect()
+    assert training.replay.data.rewards[:4].tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(("reward", "word"), [(1.0, "observation"), (None, "reward")])
 def test_a_non_finite_number_stops_the_run_and_names_the_step(reward, word):
     config = dataclasses.replace(TINY, evaluate_every=0)
     training = Training(config, make_task(Scripted(bad_at=33, reward=reward), None, 20))
-    with pytest.raises(CaqlError, match=f"environment step 32 .* non-finite {word}"):
+    with pytest.raises(CaqlError, match=f"environment step 33 .* non-finite {word}"):
         list(training.epochs())
 
 
@@ -136,3 +200,72 @@ def test_evaluation_is_greedy_and_seeded():
     one = evaluate_policy(policy, training.task, 3, (5, 0))
     assert one == evaluate_policy(policy, training.task, 3, (5, 0))
     assert one != evaluate_policy(policy, training.task, 3, (6, 0))
+
+
+def test_every_evaluation_has_first_states_of_its_own():
+    training = Training(dataclasses.replace(TINY, agent=dataclasses.replace(TINY.agent, q_learning_rate=1e-30)))
+    training.state = training.state._replace(
+        action_function=training.state.action_function._replace(
+            vector=jax.numpy.zeros_like(training.state.action_function.vector)
+        )
+    )
+    rows = [training._evaluate()["returns"] for _ in range(3)]
+    assert len({tuple(row) for row in rows}) == 3
+    assert rows[1] == training.evaluate(2, 1)
+
+
+def test_a_negative_seed_is_named():
+    training = Training(TINY)
+    with pytest.raises(CaqlError, match="seed = -3"):
+        evaluate_policy(training.agent.policy(training.state, 0), training.task, 1, (-3, 0))
+
+
+@pytest.mark.parametrize("seed", [2**31, 2**64, 10**40])
+def test_a_seed_that_jax_cannot_hold_is_named(seed):
+    with pytest.raises(CaqlError, match=f"seed = {seed} must be at most 2147483647"):
+        Training(dataclasses.replace(TINY, seed=seed))
+    Training(dataclasses.replace(TINY, seed=2**31 - 1))
+
+
+def test_epochs_stop_at_an_environment_step_inside_an_episode():
+    training = Training(dataclasses.replace(TINY, evaluate_every=0))
+    epochs = list(training.epochs(50))
+    assert [epoch.environment_steps for epoch in epochs] == [20, 40, 50]
+    assert training.environment_steps == training.replay.written == 50
+    assert training.config.train_steps == 120
+    # The tenth step of an unfinished episode is no end of the task, and its return is no episode's.
+    assert training.replay.data.continues[:50].tolist() == [1.0] * 50
+    assert len(training._returns) == 2
+    assert training.train_step == 20
+    assert [epoch.environment_steps for epoch in training.epochs(75)] == [70, 75]
+    assert not list(training.epochs(75))
+
+
+def test_stopping_inside_an_episode_leaves_what_came_before_as_it_was():
+    config = dataclasses.replace(TINY, evaluate_every=0)
+    short, long = Training(config), Training(config)
+    list(short.epochs(47))
+    list(long.epochs(60))
+    np.testing.assert_array_equal(short.replay.data.states[:47], long.replay.data.states[:47])
+    np.testing.assert_array_equal(short.replay.data.actions[:47], long.replay.data.actions[:47])
+
+
+def test_noise_is_drawn_afresh_after_every_block_of_it():
+    training = Training(dataclasses.replace(TINY, replay_size=600), make_task(Scripted(), None, 520))
+    training._collect()
+    actions = training.replay.data.actions[:520, 0]
+    assert len(set(actions[:256].tolist()) & set(actions[256:512].tolist())) <= 2  # both ends of the range
+
+
+def test_seconds_move_between_parts_and_are_never_negative():
+    clock = Clock({"updating": 2.0})
+    clock.move("updating", "max_q", 0.5)
+    assert clock.seconds == {"updating": 1.5, "max_q": 0.5}
+    clock.move("updating", "max_q", 9.0)
+    assert clock.seconds == {"updating": 0.0, "max_q": 2.0}
+    clock.move("updating", "max_q", -1.0)
+    clock.add("updating", -3.0)
+    assert clock.seconds == {"updating": 0.0, "max_q": 2.0}
+    with clock.time("acting"):
+        pass
+    assert 0.0 < clock.seconds["acting"] < 1.0

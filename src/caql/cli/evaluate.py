@@ -11,7 +11,7 @@ import tyro
 
 from caql.errors import CaqlError
 from caql.model import load_model
-from caql.runs.training import evaluate_policy
+from caql.runs.episodes import evaluate_policy
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Arrays and JSON in one safetensors file, written so that a kill at any instant loses nothing.
 
 A file is written under another name, flushed to the disk, and renamed: it is there whole or not at all.
-Its header carries the JSON and a digest of the arrays, so a damaged file is found out when it is read.
-A run keeps its two latest checkpoints; the older one is used when the latest is damaged.
+Its header carries the JSON and a digest of everything, so a damaged file is found out when it is read, and equal
+contents are equal bytes.  A run keeps its two latest checkpoints; the older one is used when the latest is damaged,
+which is then set aside under another name, so that it does not count as one of the two.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from caql.errors import CaqlError
 
 Arrays = dict[str, np.ndarray]
 KEEP = 2
+HEADER = "caql"
+"""The one entry of a file's header: safetensors writes several of them in any order."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -64,7 +67,7 @@ def save(path: Path, arrays: Arrays, meta: dict[str, Any]) -> None:
     """One file with the arrays and the JSON values of `meta`."""
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(meta)
-    header = {"meta": text, "sha256": _digest(whole, text)}
+    header = {HEADER: json.dumps({"sha256": _digest(whole, text), "meta": text})}
     try:
         write_atomically(path, lambda file: save_file(whole, file, metadata=header))
     except (SafetensorError, OSError) as problem:
@@ -79,14 +82,58 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError as problem:
         raise CaqlError(f"{path} does not exist") from problem
-    except (SafetensorError, OSError, ValueError) as problem:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as problem:
         raise CaqlError(f"{path} is damaged: {problem}") from problem
-    if "meta" not in header or "sha256" not in header:
-        raise CaqlError(f"{path} was not written by caql: its header has no digest")
-    if _digest(arrays, header["meta"]) != header["sha256"]:
+    text, digest = _header(path, header)
+    if _digest(arrays, text) != digest:
         raise CaqlError(f"{path} is damaged: its contents do not match its digest")
-    meta: dict[str, Any] = json.loads(header["meta"])
+    meta = _json(path, text)
+    if not isinstance(meta, dict):
+        raise CaqlError(f"{path} is damaged: its header holds no named values")
     return arrays, meta
+
+
+def _header(path: Path, header: dict[str, str]) -> tuple[str, str]:
+    """The JSON text and the digest; files of the first version hold them as two entries."""
+    both = _json(path, header[HEADER]) if HEADER in header else header
+    if not (isinstance(both, dict) and all(isinstance(both.get(name), str) for name in ("meta", "sha256"))):
+        raise CaqlError(f"{path} was not written by caql: its header has no digest")
+    return both["meta"], both["sha256"]
+
+
+def _json(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as problem:
+        raise CaqlError(f"{path} is damaged: {problem}") from problem
+
+
+def check_meta(meta: dict[str, Any], **types: Any) -> None:
+    """Whether a file's JSON holds each of these, of its type, and whole numbers not below 0; else `CaqlError`."""
+    for name, kind in types.items():
+        value = meta.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
+            raise CaqlError(f"the saved state does not fit: {name} = {str(value)[:80]!r} must be a {kind.__name__}")
+
+
+def check_entries(name: str, values: Iterable[Any], kind: Any) -> None:
+    """Whether each value of a list or dictionary that was saved as `name` is of this type; else `CaqlError`."""
+    for value in values:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise CaqlError(f"the saved state does not fit: {name} holds {str(value)[:80]!r}")
+
+
+def check_array(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """The named array, if it has this shape and type and holds only finite numbers; else `CaqlError`."""
+    if name not in arrays or arrays[name].shape != shape:
+        held = arrays[name].shape if name in arrays else "nothing"
+        raise CaqlError(f"the saved state does not fit: {name} should be {shape} and is {held}")
+    array = arrays[name]
+    if array.dtype != dtype:
+        raise CaqlError(f"the saved state does not fit: {name} should be {dtype} and is {array.dtype}")
+    if not np.isfinite(array).all():
+        raise CaqlError(f"the saved state is of no use: {name} holds numbers that are not finite")
+    return array
 
 
 def flatten(tree: Any, prefix: str) -> Arrays:
@@ -101,10 +148,7 @@ def unflatten(template: Any, arrays: Arrays, prefix: str) -> Any:
     found = []
     for path, leaf in leaves:
         name = prefix + jax.tree_util.keystr(path)
-        if name not in arrays or arrays[name].shape != np.shape(leaf):
-            held = arrays[name].shape if name in arrays else "nothing"
-            raise CaqlError(f"the saved state does not fit: {name} should be {np.shape(leaf)} and is {held}")
-        found.append(jax.numpy.asarray(arrays[name]))
+        found.append(jax.numpy.asarray(check_array(arrays, name, np.shape(leaf), leaf.dtype)))
     return jax.tree_util.tree_unflatten(structure, found)
 
 
@@ -125,13 +169,36 @@ def save_checkpoint(folder: Path, step: int, arrays: Arrays, meta: dict[str, Any
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> tuple[Arrays, dict[str, Any]]:
-    """The newest checkpoint that is whole; `warn` is told of each damaged one."""
+    """The newest checkpoint that is whole, for reading; `warn` is told of each damaged one."""
     files = checkpoint_files(folder)
     if not files:
         raise CaqlError(f"{folder} holds no checkpoint")
+    found = _newest_sound(files, lambda _, problem: warn(problem))
+    if found is None:
+        raise CaqlError(f"every checkpoint in {folder / 'checkpoints'} is damaged: {', '.join(p.name for p in files)}")
+    return found[1:]
+
+
+def resume_from(folder: Path, say: Callable[[str], None]) -> tuple[Path, Arrays, dict[str, Any]] | None:
+    """The newest checkpoint that is whole, for going on: damaged ones on the way to it are set aside.
+
+    Returns its file, arrays and values, or None if there is none.
+    """
+
+    def set_aside(path: Path, problem: str) -> None:
+        aside = path.with_suffix(".damaged")
+        path.replace(aside)
+        say(f"{problem}; it is set aside as {aside.name}")
+
+    return _newest_sound(checkpoint_files(folder), set_aside)
+
+
+def _newest_sound(
+    files: list[Path], damaged: Callable[[Path, str], None]
+) -> tuple[Path, Arrays, dict[str, Any]] | None:
     for path in reversed(files):
         try:
-            return load(path)
+            return (path, *load(path))
         except CaqlError as problem:
-            warn(str(problem))
-    raise CaqlError(f"every checkpoint in {folder / 'checkpoints'} is damaged: {', '.join(p.name for p in files)}")
+            damaged(path, str(problem))
+    return None

@@ -2,12 +2,13 @@
 
     config.json       what was asked for, written first
     metrics.jsonl     one row per evaluation
-    checkpoints/      the two latest states, complete
+    checkpoints/      the two latest states, complete; step-....damaged is one that could not be read
     tensorboard/      the same numbers for TensorBoard
     model.safetensors the final weights       curve.svg  the learning curve
     finished.json     written last: a folder without it is unfinished
 
-Time decides only when a checkpoint is written, never what is in it, so it cannot change a result.
+Time decides only when a checkpoint is written, never what is in it, so it cannot change a result.  One process at a
+time trains in a folder; it holds the folder's lock.
 """
 
 from __future__ import annotations
@@ -21,11 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from caql.config import RunConfig, differences, from_json, to_json
+from caql.environments import Misbehaviour
 from caql.errors import CaqlError
 from caql.runs import checkpoints
+from caql.runs.board import Board
 from caql.runs.curves import save_curve
+from caql.runs.lock import alone
 from caql.runs.progress import Reporter, Silent
-from caql.runs.training import Epoch, Training
+from caql.runs.training import Training
+
+
+class Busy(CaqlError):
+    """Another process is training in the folder."""
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -110,32 +118,72 @@ def run(
     reporter: Reporter | None = None,
     checkpoint_seconds: float = 60.0,
 ) -> bool:
-    """Train in `folder`, from its latest checkpoint if `resume`; False if a signal stopped it before the end."""
+    """Train in `folder`, from its latest checkpoint if `resume`.
+
+    Returns False if a signal stopped it before the end.
+    Raises `CaqlError` if the folder holds something else, is in use (`Busy`) or cannot be written, or if the
+    environment fails; what had been written before is intact.
+    """
     reporter = reporter or Silent()
-    check_folder(config, folder, resume)
-    training = Training(config)
-    claim_folder(config, folder)
-    if is_finished(folder):
-        reporter.say(f"the run in {folder} is already finished")
-        return True
-    if checkpoints.checkpoint_files(folder):
-        training.restore(*checkpoints.latest_checkpoint(folder, reporter.say))
-        reporter.say(f"resuming at training step {training.train_step}")
+    try:
+        check_folder(config, folder, resume)
+        training = Training(config)
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder) as ours:
+            if not ours:
+                raise Busy(f"out = {folder} is in use: another process is training in it; wait, or choose another")
+            # Whoever had the lock a moment ago may have begun a run here.
+            check_folder(config, folder, resume)
+            claim_folder(config, folder)
+            if is_finished(folder):
+                reporter.say(f"the run in {folder} is already finished")
+                return True
+            _go_on(training, folder, reporter)
+            return _train(training, folder, reporter, checkpoint_seconds)
+    except OSError as problem:
+        raise CaqlError(f"out = {folder} cannot be used: {problem}; what was written before is intact") from problem
+
+
+def _go_on(training: Training, folder: Path, reporter: Reporter) -> None:
+    """Restore the newest sound checkpoint, if there is any."""
+    some = bool(checkpoints.checkpoint_files(folder))
+    found = checkpoints.resume_from(folder, reporter.say)
+    if found is None:
+        if some:
+            reporter.say("no checkpoint is left; the run begins again and will come to the same result")
+        return
+    path, arrays, meta = found
+    try:
+        training.restore(arrays, meta)
+    except CaqlError as problem:
+        raise CaqlError(f"{path} cannot be resumed from: {problem}") from problem
+    reporter.say(f"resuming at training step {training.train_step}")
+
+
+def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seconds: float) -> bool:
+    """The loop with its files around it; False if a signal stopped it."""
+    config = training.config
     with contextlib.ExitStack() as stack:
-        board = stack.enter_context(contextlib.closing(_tensorboard(folder, training.train_step)))
+        board = stack.enter_context(contextlib.closing(Board(folder / "tensorboard", training.train_step)))
         caught = stack.enter_context(stop_on_signal())
         stack.enter_context(reporter.follow(training))
         saved = began = time.monotonic()
-        for epoch in training.epochs():
-            reporter.epoch(epoch)
-            if epoch.evaluation is not None:
-                _record(folder, training.records, epoch, board)
-            if caught or time.monotonic() - saved >= checkpoint_seconds:
-                checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
-                saved = time.monotonic()
-            if caught:
-                reporter.say(f"stopped at training step {training.train_step}; --resume goes on from here")
-                return False
+        try:
+            for epoch in training.epochs():
+                reporter.epoch(epoch)
+                if epoch.evaluation is not None:
+                    _record(folder, training.records)
+                    board.add(epoch.evaluation, epoch.train_step)
+                if caught or time.monotonic() - saved >= checkpoint_seconds:
+                    checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
+                    saved = time.monotonic()
+                if caught:
+                    reporter.say(f"stopped at training step {training.train_step}; --resume goes on from here")
+                    return False
+        except Misbehaviour as problem:
+            checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
+            kept = f"the run is kept at training step {training.train_step}, and --resume tries again from there"
+            raise CaqlError(f"{problem}; {kept}") from problem
         checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
     save_model(folder / "model.safetensors", training)
     if training.records:
@@ -159,16 +207,6 @@ def save_model(path: Path, training: Training) -> None:
     checkpoints.save(path, arrays, {"config": to_json(training.config), "spaces": spaces, **kept})
 
 
-def _record(folder: Path, records: list[dict[str, Any]], epoch: Epoch, board: Any) -> None:
+def _record(folder: Path, records: list[dict[str, Any]]) -> None:
     rows = "".join(json.dumps(row) + "\n" for row in records)
     checkpoints.write_atomically(folder / "metrics.jsonl", lambda file: file.write_text(rows))
-    for name, value in (epoch.evaluation or {}).items():
-        if isinstance(value, int | float):
-            board.add_scalar(name, value, epoch.train_step)
-    board.flush()
-
-
-def _tensorboard(folder: Path, step: int) -> Any:
-    from tensorboardX import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step or None)

@@ -68,7 +68,7 @@ def _train(job: dict[str, Any], folder: Path) -> Outcome:
     from caql.config import from_json
     from caql.experiments.sweep.latency import Probe
     from caql.runs.compilation_cache import keep_compiled
-    from caql.runs.folder import run
+    from caql.runs.folder import Busy, run
 
     keep_compiled()
     (folder / "failed.json").unlink(missing_ok=True)
@@ -82,6 +82,8 @@ def _train(job: dict[str, Any], folder: Path) -> Outcome:
     try:
         if not run(config, folder, True, probe, job["checkpoint_seconds"]):
             return Outcome("stopped")
+    except Busy as problem:
+        return Outcome("busy", str(problem))
     finally:
         jax.clear_caches()
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -110,15 +112,13 @@ def _warm_up(config: Any, aside: Path) -> None:
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
     """Hold the run's lock, which the system gives back however this process ends."""
-    aside = folder.parent / ASIDE
-    aside.mkdir(parents=True, exist_ok=True)
-    with (aside / f"{folder.name}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+    from caql.runs.lock import alone
+
+    lock = folder.parent / ASIDE / f"{folder.name}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    with alone(lock) as mine:
+        yield mine
 
 
 @contextlib.contextmanager

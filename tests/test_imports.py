@@ -30,6 +30,7 @@ ONLY = {
     "cplex": {"maxq/mip/backends.py"},
     "mujoco": {"environments.py"},
     "onnx": {"network_files.py"},
+    "daqp": {"actions/projection.py"},
 }
 
 

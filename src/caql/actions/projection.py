@@ -1,0 +1,278 @@
+"""Sets on the host, in float64: the closest point, membership, what an environment may be given, why a set is empty.
+
+The closest point of a continuous set is a quadratic program over the actions and the auxiliary variables,
+
+    min ||a - p||^2   with   low <= (a, h) <= high,   row_low <= R (a, h) <= row_high,
+
+solved by DAQP (Arnstrom et al. 2022), an active-set method for programs of this size.  Whole numbers are found by
+branch and bound on it, the distance of the relaxation being the bound.  This is the only file that knows DAQP.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import daqp
+import numpy as np
+from numpy.typing import NDArray
+
+from caql.actions import hull
+from caql.errors import CaqlError
+
+if TYPE_CHECKING:
+    from caql.actions.set import ActionSet
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-10
+"""DAQP's feasibility tolerance, on rows of unit length."""
+THIN = 1e-9
+"""Rows are relaxed by this fraction of their size where DAQP finds no point at first: a set may be thinner than
+its tolerance, as with equalities that repeat each other up to rounding."""
+ROUNDING = 1e-12
+"""What equalities may be off by in float64, as a fraction of their terms: what DAQP's own rounding leaves."""
+INFINITE = 1e30
+"""What DAQP takes for no bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """One state's set over n = d + k variables, NumPy float64: bounds, rows and d, the number of actions."""
+
+    low: Array
+    high: Array
+    rows: Array
+    row_low: Array
+    row_high: Array
+    size: int
+    integer: tuple[int, ...] = ()
+
+    @cached_property
+    def insets(self) -> dict[Any, Any]:
+        """The set pulled in by the rounding, by dtype."""
+        return {}
+
+    @cached_property
+    def sides(self) -> dict[Any, Any]:
+        """The actions' bounds rounded inwards, by dtype."""
+        return {}
+
+    @property
+    def middle(self) -> Array:
+        """A point to start from: the middle of the box's finite part -> (d,)."""
+        low, high = (np.clip(side[: self.size], -1e6, 1e6) for side in (self.low, self.high))
+        return (low + high) / 2
+
+    @cached_property
+    def program(self) -> _Program | None:
+        """The quadratic program without its target; None if bounds or an empty row already rule out every point."""
+        used = self.rows.any(axis=1)
+        rows, row_low, row_high = self.rows, self.row_low, self.row_high
+        if not used.all():
+            # DAQP wants no rows of zeros.
+            if ((row_low > 0) | (row_high < 0))[~used].any():
+                return None
+            rows, row_low, row_high = rows[used], row_low[used], row_high[used]
+        upper, lower = np.concatenate([self.high, row_high]), np.concatenate([self.low, row_low])
+        if (lower > upper).any():
+            return None
+        np.minimum(upper, INFINITE, out=upper)
+        np.maximum(lower, -INFINITE, out=lower)
+        cost, kinds = _constants(len(self.low), self.size, len(upper))
+        return _Program(cost, np.ascontiguousarray(rows), upper, lower, kinds)
+
+
+class _Program(NamedTuple):
+    cost: Array
+    rows: Array
+    upper: Array
+    lower: Array
+    kinds: NDArray[np.int32]
+
+
+@lru_cache(maxsize=256)
+def _constants(n: int, d: int, sides: int) -> tuple[Array, NDArray[np.int32]]:
+    """The cost of the distance in the first d of n variables, and the kind of every side: an inequality."""
+    cost = np.zeros((n, n))
+    cost[:d, :d] = np.eye(d)
+    return cost, np.zeros(sides, np.int32)
+
+
+def system(one: ActionSet) -> System:
+    """A set without a leading axis, NumPy float64, with its bounds in one piece."""
+    if not one.auxiliary_low.shape[-1]:
+        low, high = one.low, one.high
+    else:
+        low, high = hull.variable_bounds(one)
+    return System(low, high, one.rows, one.row_low, one.row_high, len(one.low), one.integer)
+
+
+def require_finite(action_set: ActionSet) -> None:
+    """Raise for an action without bounds."""
+    endless = ~(np.isfinite(action_set.low) & np.isfinite(action_set.high))
+    if endless.any():
+        where = int(np.argwhere(endless)[0][-1])
+        raise CaqlError(
+            f"the set has no bounds on action {where}; join it with finite ones, ActionSet.bounds(low, high)"
+        )
+
+
+def closest(one: System, target: Array, *, thin: bool = True) -> Array | None:
+    """The admissible point closest to a target action, (d,) -> (d + k,) with auxiliary variables; None if empty.
+
+    thin: whether a set without a point may be one that is only thinner than the tolerance.
+    """
+    if one.integer:
+        return _closest_whole(one, target)
+    if not len(one.rows):
+        inside = np.minimum(np.maximum(np.resize(target, len(one.low)), one.low), one.high)
+        return inside if (one.low <= one.high).all() else None
+    program = one.program
+    if program is None:
+        return None
+    linear = -target
+    if len(one.low) > one.size:
+        linear = np.concatenate([linear, np.zeros(len(one.low) - one.size)])
+    cost, rows, upper, lower, kinds = program
+    point, _, flag, _ = daqp.solve(cost, linear, rows, upper, lower, kinds, primal_tol=TOLERANCE, eta_prox=TOLERANCE)
+    if flag != 1 and thin:
+        # Only rows: a bound that is one number stays that number.
+        slack = np.zeros(len(upper))
+        slack[-len(rows) :] = THIN * np.abs(rows).max(axis=1)
+        point, _, flag, _ = daqp.solve(
+            cost, linear, rows, upper + slack, lower - slack, kinds, primal_tol=TOLERANCE, eta_prox=TOLERANCE
+        )
+    if flag != 1:
+        return None
+    return np.minimum(np.maximum(point, one.low), one.high)
+
+
+def _closest_whole(one: System, target: Array) -> Array | None:
+    """Branch and bound on the whole numbers, the closest relaxation first."""
+    whole = list(one.integer)
+    low, high = one.low.copy(), one.high.copy()
+    low[whole], high[whole] = np.ceil(low[whole] - hull.WHOLE), np.floor(high[whole] + hull.WHOLE)
+    if not (np.isfinite(low[whole]).all() and np.isfinite(high[whole]).all()):
+        where = next(i for i in whole if not np.isfinite([low[i], high[i]]).all())
+        raise CaqlError(f"variable {where} is a whole number without bounds; join the set with finite ones")
+    best, shortest, order = None, np.inf, itertools.count()
+    relaxed = replace(one, low=low, high=high, integer=())
+    open_nodes: list[tuple[float, int, System, Array]] = []
+
+    def consider(node: System) -> None:
+        point = closest(node, target)
+        if point is not None:
+            away = float(np.sum((point[: one.size] - target) ** 2))
+            if away < shortest:
+                heapq.heappush(open_nodes, (away, next(order), node, point))
+
+    consider(relaxed)
+    while open_nodes and open_nodes[0][0] < shortest:
+        _, _, node, point = heapq.heappop(open_nodes)
+        values = np.round(point[whole])
+        apart = np.abs(point[whole] - values)
+        if (apart <= hull.WHOLE).all():
+            fixed = _with_whole(node, whole, values)
+            found = closest(fixed, target)
+            if found is not None:
+                away = float(np.sum((found[: one.size] - target) ** 2))
+                if away < shortest:
+                    best, shortest = found, away
+                continue
+            if (node.low[whole] == node.high[whole]).all():
+                continue
+        # Where every number looks whole and still no point is found, the widest choice is split.
+        pick = whole[int(np.argmax(np.where(node.low[whole] < node.high[whole], apart, -1.0)))]
+        split = min(max(np.floor(point[pick]), node.low[pick]), node.high[pick] - 1)
+        below, above = node.high.copy(), node.low.copy()
+        below[pick], above[pick] = split, split + 1
+        consider(replace(node, high=below))
+        consider(replace(node, low=above))
+    return best
+
+
+def _with_whole(one: System, whole: list[int], values: Array) -> System:
+    low, high = one.low.copy(), one.high.copy()
+    low[whole] = high[whole] = values
+    return replace(one, low=low, high=high)
+
+
+def contains(one: System, action: Any, dtype: Any) -> bool:
+    """Whether an action of `dtype` is admissible; see `ActionSet.contains`."""
+    d = one.size
+    action = np.asarray(action, np.float64)
+    epsilon = max(np.finfo(dtype).eps if np.issubdtype(dtype, np.floating) else 0.0, ROUNDING)
+    low, high = one.low[:d], one.high[:d]
+    if not ((action >= low) & (action <= high)).all():
+        # A bound without width is an equality.
+        away = np.abs(action - low) <= epsilon * np.abs(np.where(low == high, low, 0.0))
+        if not (((action >= low) & (action <= high)) | ((low == high) & away)).all():
+            return False
+    if any(action[i] != np.round(action[i]) for i in one.integer if i < d):
+        return False
+    if not len(one.rows):
+        return True
+    rounding = 4 * d * epsilon
+    seen = one.rows[:, :d]
+    heights, reach = seen @ action, np.abs(seen) @ np.abs(action)
+    equal = one.row_low == one.row_high
+    slack = np.where(equal, rounding * (reach + np.abs(np.where(equal, one.row_low, 0.0))), 0.0)
+    if len(one.low) == d:
+        return bool(((heights >= one.row_low - slack) & (heights <= one.row_high + slack)).all())
+    slack = slack + THIN * (reach + np.abs(one.rows).max(axis=1, initial=0.0))
+    return witness(one, action, slack) is not None
+
+
+def witness(one: System, action: Array, slack: Any = 0.0) -> Array | None:
+    """Auxiliary variables, (k,), with which an action satisfies every row to within `slack`; None if there are none."""
+    d = one.size
+    heights = one.rows[:, :d] @ action
+    inner = System(
+        one.low[d:],
+        one.high[d:],
+        one.rows[:, d:],
+        one.row_low - heights - slack,
+        one.row_high - heights + slack,
+        len(one.low) - d,
+        tuple(i - d for i in one.integer if i >= d),
+    )
+    return closest(inner, inner.middle)
+
+
+def why_empty(one: System, where: str = "") -> str:
+    """The sentence for an empty set: the bounds or the rows that conflict, none of which could be left out."""
+    crossed = np.flatnonzero(one.low > one.high)
+    if len(crossed):
+        i = int(crossed[0])
+        return f"the action set is empty{where}: {_name(one, i)} has bounds from {one.low[i]:g} to {one.high[i]:g}"
+    kept = list(range(len(one.rows)))
+    for row in range(len(one.rows)):
+        fewer = [k for k in kept if k != row]
+        if closest(_with_rows(one, fewer), one.middle) is None:
+            kept = fewer
+    if not kept:
+        return f"the action set is empty{where}: no whole numbers lie within the bounds"
+    said = "; ".join(f"row {k}: {_algebra(one, k)}" for k in kept)
+    return f"the action set is empty{where}: within the bounds these rows conflict, {said}"
+
+
+def _with_rows(one: System, kept: list[int]) -> System:
+    return replace(one, rows=one.rows[kept], row_low=one.row_low[kept], row_high=one.row_high[kept])
+
+
+def _name(one: System, variable: int) -> str:
+    return f"a{variable}" if variable < one.size else f"h{variable - one.size}"
+
+
+def _algebra(one: System, row: int) -> str:
+    terms = [f"{weight:+g} {_name(one, i)}" for i, weight in enumerate(one.rows[row]) if weight]
+    middle = " ".join(terms).removeprefix("+") or "0"
+    low, high = one.row_low[row], one.row_high[row]
+    if low == high:
+        return f"{middle} = {low:g}"
+    left = f"{low:g} <= " if np.isfinite(low) else ""
+    return f"{left}{middle}" + (f" <= {high:g}" if np.isfinite(high) else "")

@@ -35,6 +35,17 @@ def test_hand_computed_network():
     assert float(q_value(layers, jnp.array([1.0]), jnp.array([0.5]))) == pytest.approx(6.25)
 
 
+def test_every_array_is_drawn_apart():
+    (first, first_bias), (second, second_bias) = init_layers(jax.random.key(0), (5, 5, 5))
+    assert not np.array_equal(first, second)
+    draws = [*first, first_bias, *second, second_bias]
+    assert len({tuple(draw.tolist()) for draw in draws}) == len(draws)
+    # The first numbers of two draws from one key would be the same.
+    assert first[0, 0] != first_bias[0]
+    alone = init_layers(jax.random.key(0), (1, 4, 1))[0]
+    assert not np.array_equal(alone[0][0], alone[1])
+
+
 def test_initial_weights_lie_within_one_over_root_fan_in():
     (first, bias), _ = init_layers(jax.random.key(0), (25, 400, 1))
     assert float(jnp.abs(first).max()) <= 0.2

@@ -53,6 +53,23 @@ def test_descend_takes_adams_steps():
     assert learned.vector[0] == pytest.approx(2.9 - 0.1 * mean / np.sqrt(square), rel=1e-5)
 
 
+def test_adam_has_the_usual_decay_rates():
+    """One gradient of 1 and then none: the step dies with the mean of the gradients, 0.9, and revives by 0.999."""
+    optimiser = adam(0.1)
+    learned = begin(optimiser, jnp.array([0.0]))
+    mean, square, expected = 0.0, 0.0, 0.0
+    for step, gradient in enumerate([1.0] + [0.0] * 30, 1):
+        learned, _, _ = descend(optimiser, learned, lambda vector, g=gradient: (g * vector[0], None))
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        expected -= 0.1 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        assert learned.vector[0] == pytest.approx(expected, rel=1e-4), step
+
+
+def test_a_target_that_has_arrived_stays():
+    vector = jax.random.normal(jax.random.key(0), (1000,))
+    np.testing.assert_array_equal(soft_update(vector, vector, 0.001), vector)
+
+
 def test_soft_update_moves_the_target_by_the_rate():
     moved = soft_update(jnp.array([0.0, 10.0]), jnp.array([1.0, 20.0]), 0.25)
     np.testing.assert_allclose(moved, [0.25, 12.5])

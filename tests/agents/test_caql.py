@@ -1,5 +1,8 @@
 """CAQL's own arithmetic: labels by hand, targets, action functions, presets."""
 
+import dataclasses
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +10,18 @@ import pytest
 
 from caql.actions import make_box
 from caql.agents import PRESETS, agent_config, make_agent
+from caql.agents.action_functions import Stochastic
 from caql.agents.agent import Spec
 from caql.agents.caql import CAQL, CAQLConfig
+from caql.bounds import dual_bound
+from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError
 from caql.maxq.gradient_ascent import GradientAscent
-from caql.networks import q_value
+from caql.networks import folded_value, q_value
 from caql.replay import Batch
+from caql.targets.clustering import Clustering
+from caql.targets.context import BOUNDED, EXTRAPOLATED, SOLVED, Answer
+from caql.targets.dual import Dual, DualFilter
 
 SPEC = Spec(2, make_box([-1.0], [1.0]))
 KEY = jax.random.key(0)
@@ -67,6 +76,29 @@ def test_clipped_double_q_takes_the_smaller_target():
     question = agent.ask(state, batch)
     labels = agent.targets.answer(question, agent.solve(question.problem, KEY)).labels
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * 1.5, rtol=1e-5)
+
+
+class HostAscent:
+    """Gradient ascent that pretends to be a solver on the host."""
+
+    name, traceable, ascent = "host", False, GradientAscent()
+
+    def solve(self, problem, key):
+        return self.ascent.solve(problem, key)
+
+
+@pytest.mark.parametrize("settings", [{}, {"dual_filter": True, "cluster_radius": 0.5, "dynamic_tolerance": 1.0}])
+def test_a_solver_on_the_host_teaches_what_a_traced_one_does(settings):
+    """Ascent without restarts draws nothing, so the two ways through an epoch must meet."""
+    ends = []
+    for solver in (GradientAscent(), HostAscent()):
+        agent = CAQL(CAQLConfig(hidden=(8,), solver=solver, target_rate=0.1, **settings), SPEC)
+        state, statistics = agent.update(agent.init(KEY), batches(), KEY)
+        ends.append((state, statistics))
+    (traced, seen), (hosted, timed) = ends
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), traced, hosted)
+    assert all(float(timed[name]) == pytest.approx(float(seen[name]), rel=1e-3, abs=1e-5) for name in seen)
+    assert set(timed) - set(seen) == {"solve_seconds", "solve_ms", "solve_ms_std"}
 
 
 def test_targets_follow_softly_and_the_second_is_copied():
@@ -155,17 +187,116 @@ def test_actor_expert_fits_the_maximisers():
     agent = make_agent(agent_config("actor-expert"), SPEC)
     state = agent.init(KEY)
     before = agent.policy(state, 0).act(np.zeros((1, 2), np.float32))
-    from caql.targets.context import Answer
-
     answer = Answer(jnp.zeros(8), jnp.zeros(8), jnp.full((8, 1), 0.7), jnp.zeros(8, jnp.int8))
     vector = state.action_function.vector
     states = jnp.zeros((8, 2))
+    slope = jax.jit(jax.grad(lambda v: agent.action_function.loss(v, states, None, answer).mean()))
     for _ in range(300):
-        gradient = jax.grad(lambda v: agent.action_function.loss(v, states, None, answer).mean())(vector)
-        vector = vector - 0.01 * jnp.clip(gradient, -1, 1)
+        vector = vector - 0.01 * jnp.clip(slope(vector), -1, 1)
     after = agent.action_function.guess(vector, states[:1])
     assert abs(float(after[0, 0]) - 0.7) < abs(float(before[0, 0]) - 0.7)
     assert float(after[0, 0]) == pytest.approx(0.7, abs=0.1)
+
+
+def stochastic_by_hand(spec):
+    """An action function that says the mean tanh(0.3) and the log deviation -1, whatever the state."""
+    function = Stochastic((), spec)
+    return function, jnp.zeros(function.network.size).at[-2:].set(jnp.array([0.3, -1.0]))
+
+
+def test_the_likelihood_by_hand_in_half_widths_of_the_range():
+    function, vector = stochastic_by_hand(Spec(2, make_box([-1.0], [3.0])))
+    answer = Answer(jnp.zeros(2), jnp.zeros(2), jnp.array([[2.0], [-1.0]]), jnp.full(2, SOLVED, jnp.int8))
+    loss = function.loss(vector, jnp.zeros((2, 2)), None, answer)
+    # The maximisers 2 and -1 are 0.5 and -1 half-widths from the centre.
+    expected = [0.5 * ((u - math.tanh(0.3)) * math.e) ** 2 - 1 for u in (0.5, -1.0)]
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_rows_without_a_maximiser_are_not_imitated():
+    function, vector = stochastic_by_hand(SPEC)
+    provenance = jnp.array([SOLVED, BOUNDED, EXTRAPOLATED], jnp.int8)
+    answer = Answer(jnp.zeros(3), jnp.zeros(3), jnp.full((3, 1), 0.9), provenance)
+    loss = function.loss(vector, jnp.zeros((3, 2)), None, answer)
+    assert loss[0] == loss[2] != 0
+    assert loss[1] == 0
+    gradient = jax.grad(lambda v: function.loss(v, jnp.zeros((3, 2)), None, answer)[1])(vector)
+    assert not np.asarray(gradient).any()
+
+
+def test_a_stochastic_action_function_learns_nothing_from_a_filtered_batch():
+    """Every transition ended with a reward far below Q: the filter takes all of them, and nothing was maximised."""
+    agent = CAQL(CAQLConfig(hidden=(4,), action_function="stochastic", dual_filter=True), SPEC)
+    state = agent.init(KEY)
+    before = np.array(state.action_function.vector)
+    ended = batches(continues=0.0)._replace(rewards=np.full((STEPS, ROWS), -100, np.float32))
+    after, statistics = agent.update(state, ended, KEY)
+    assert float(statistics["filtered"]) == 1
+    np.testing.assert_array_equal(after.action_function.vector, before)
+
+
+def test_the_hinge_loss_uses_the_learned_penalty():
+    agent = CAQL(CAQLConfig(hidden=(), loss="hinge", hinge_penalty=3.0, hinge_penalty_learning_rate=0.1), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.0)), hinge_penalty=jnp.float32(5.0))
+    ended = Batch(*(column[:1] for column in batches(continues=0.0)))
+    after, statistics = agent.update(state, ended, KEY)
+    # Q is zero and the label the reward: lambda (r)+.
+    violation = float(np.mean(np.maximum(ended.rewards, 0)))
+    assert float(statistics["loss"]) == pytest.approx(5.0 * violation, rel=1e-5)
+    assert float(after.hinge_penalty) == pytest.approx(5.0 + 0.1 * violation, rel=1e-5)
+
+
+def test_dual_labels_of_the_action_function_are_the_bound():
+    """The action function's loss is its distance from max-Q or, for `dual`, from the bound above it."""
+    losses = {}
+    for kind in ("primal", "dual"):
+        config = CAQLConfig(hidden=(4,), action_hidden=(), action_labels=kind, solver=GradientAscent(iterations=50))
+        agent = CAQL(config, SPEC)
+        state = agent.init(KEY)
+        question = agent.ask(state, Batch(*(column[0] for column in batches())))
+        labels = {
+            "primal": agent.solve(question.problem, KEY).values,
+            "dual": dual_bound(question.problem.network, SPEC.action_set),
+        }
+        guessed = folded_value(question.problem.network, question.context.guess)
+        expected = float(jnp.mean((labels[kind] - guessed) ** 2))
+        _, statistics = agent.update(state, Batch(*(column[:1] for column in batches())), KEY)
+        losses[kind] = float(statistics["action_loss"])
+        assert losses[kind] == pytest.approx(expected, rel=1e-4)
+    assert losses["dual"] > 1.01 * losses["primal"]
+
+
+@pytest.mark.parametrize("penalty", [0.1, 1.0])
+def test_a_hinge_that_cannot_learn_is_refused_where_a_run_starts(penalty):
+    config = CAQLConfig(loss="hinge", hinge_penalty=penalty)
+    with pytest.raises(CaqlError, match=f"hinge_penalty = {penalty} must be more than 1: a value below its label"):
+        CAQL(config, SPEC)
+    CAQL(dataclasses.replace(config, hinge_penalty_learning_rate=0.1), SPEC)
+    CAQL(dataclasses.replace(config, loss="l2"), SPEC)
+    CAQL(dataclasses.replace(config, hinge_penalty=1.5), SPEC)
+    assert CAQLConfig(loss="hinge").hinge_penalty == 10
+
+
+def test_a_stored_configuration_with_such_a_hinge_still_reads():
+    config = RunConfig("Pendulum", agent=CAQLConfig(loss="hinge", hinge_penalty=1.0))
+    assert from_json(to_json(config)) == config
+
+
+def test_speed_ups_are_nested_in_the_papers_order():
+    config = CAQLConfig(dual_filter=True, cluster_radius=0.5)
+    assert config.stages() == (DualFilter(), Clustering(config))
+    assert CAQLConfig(dual_only=True).stages() == (Dual(),)
+    assert CAQLConfig().stages() == ()
+
+
+def test_only_caql_has_something_to_measure():
+    agent = CAQL(CAQLConfig(hidden=(4,), cluster_radius=0.5), SPEC)
+    found = agent.measure(agent.init(KEY), batches(), KEY)
+    assert set(found) == {"solve_seconds", "solve_ms", "solve_ms_std"}
+    assert found["solve_seconds"] > 0
+    sac = make_agent(agent_config("sac"), SPEC)
+    assert sac.measure(sac.init(KEY), batches(), KEY) == {}
 
 
 def test_a_dual_only_agent_has_no_maximisers_to_imitate():

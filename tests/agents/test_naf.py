@@ -83,6 +83,20 @@ def test_the_penalty_brings_dead_outputs_back_to_life():
     assert np.abs(outputs[1.0]).max() < 3.3
 
 
+def test_an_update_learns_labels_of_the_target_network():
+    naf = NAF(NAFConfig(hidden=(2,), discount=0.9), Spec(1, make_box([-1.0], [3.0])))
+    state = naf.init(jax.random.key(0))
+    state = state._replace(
+        network=state.network._replace(vector=constant_network(naf, [3.0, 0.0, 0.0])),
+        target=constant_network(naf, [7.0, 0.0, 0.0]),
+    )
+    zeros = jnp.zeros((1, 1, 1))
+    # At the centre Q = V = 3; the label is 1 + 0.9 * 7.
+    batches = Batch(zeros, zeros + 1, jnp.ones((1, 1)), zeros, jnp.ones((1, 1)))
+    _, statistics = naf.update(state, batches, jax.random.key(0))
+    assert statistics["loss"] == pytest.approx((1 + 0.9 * 7 - 3) ** 2, rel=1e-5)
+
+
 def test_one_update_moves_the_target_by_the_rate():
     naf = NAF(NAFConfig(hidden=(3,), target_rate=0.25), Spec(2, make_box([-1.0], [3.0])))
     state = naf.init(jax.random.key(0))

@@ -161,6 +161,12 @@ def test_one_update_by_hand():
     assert statistics["temperature"] == pytest.approx(0.3, rel=1e-6)
     assert state.log_temperature.vector == pytest.approx(math.log(0.3) + 0.02, rel=1e-4)
     assert state.steps == 1
+    # The actor learns from the critics that have just moved.
+    noise = jax.random.normal(jax.random.key(0), (1, 2, 1, 1))[0, 1]
+    rows, actor = batch([(1.0, 0.0, 50.0, 1.0, 1.0)]), by_hand(sac).actor.vector
+    new, old = (sac.actor_loss(actor, critics, jnp.float32(0.3), rows, noise)[0] for critics in (moved, CRITICS))
+    assert statistics["actor_loss"] == pytest.approx(float(new), rel=1e-6)
+    assert abs(float(new) - float(old)) > 0.01
 
 
 def test_the_host_policy_is_the_actor():

@@ -137,6 +137,16 @@ def test_the_elite_threshold_keeps_about_as_many_as_asked():
     assert (same >= elite_threshold(same, 5)).all()
 
 
+def test_an_elite_that_stands_still_is_at_rest_only_when_it_agrees():
+    """With all but one sample in the elite its mean hardly moves, far below the best of them: not at rest."""
+    problem = Problem(tent([0.0, 0.3]), make_box([-1.0], [1.0]), tolerance=0.1)
+    scattered = CrossEntropy(iterations=3, elites=63).solve(problem, KEY)
+    assert scattered.status.tolist() == [Status.LIMIT] * 2
+    assert scattered.work.tolist() == [3, 3]
+    agreed = CrossEntropy(iterations=20, elites=8).solve(problem, KEY)
+    assert agreed.status.tolist() == [Status.CONVERGED] * 2
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [

@@ -1,4 +1,5 @@
 import itertools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from caql.targets.clustering import (
     farthest_first_centroids,
     online_centroids,
 )
-from caql.targets.context import BOUNDED, EXTRAPOLATED, SOLVED, Context, target_value
+from caql.targets.context import BOUNDED, EXTRAPOLATED, SOLVED, Context, target_bound, target_value
 from caql.targets.dual import Dual, DualFilter
 from caql.targets.label import Targets
 from caql.targets.tolerance import ToleranceSettings, tolerance_at
@@ -119,6 +120,33 @@ def test_dual_labels_are_the_bound_and_need_no_solve():
     assert bool((answer.values >= brute_force_value(context) - 1e-4).all())
 
 
+def test_the_bound_of_two_targets_is_the_smaller_one():
+    context = make_context(random_batch(), targets=2)
+    (_, answer), _, _ = label(context, (Dual(),))
+    bounds = [dual_bound(fold_state(layers, context.batch.next_states), BOX) for layers in context.targets]
+    assert bool((bounds[0] < bounds[1]).any())
+    assert bool((bounds[1] < bounds[0]).any())
+    np.testing.assert_array_equal(answer.values, np.minimum(*bounds))
+    np.testing.assert_array_equal(answer.best, dual_bound(context.network, BOX))
+
+
+def test_the_filter_by_hand():
+    """Inactive where r + 0.9 * continues * bound <= Q(x, a), of the rows that are needed."""
+    context = make_context(random_batch(), targets=1)
+    bound = target_bound(context)
+    rewards = context.q_values - 0.9 * bound + jnp.where(jnp.arange(B) % 2 == 0, 0.01, -0.01)
+    going = context._replace(batch=context.batch._replace(rewards=rewards, continues=jnp.ones(B)))
+    need = jnp.arange(B) % 3 != 0
+    left, (_, inactive) = DualFilter().plan(going, need)
+    np.testing.assert_array_equal(inactive, need & (jnp.arange(B) % 2 == 1))
+    np.testing.assert_array_equal(left, need & (jnp.arange(B) % 2 == 0))
+    # Of an ended row only the reward counts.
+    ended = going._replace(batch=going.batch._replace(rewards=context.q_values - 0.01, continues=jnp.zeros(B)))
+    assert bool(DualFilter().plan(ended, jnp.ones(B, bool))[1][1].all())
+    above = going._replace(batch=going.batch._replace(rewards=context.q_values + 0.01, continues=jnp.zeros(B)))
+    assert not bool(DualFilter().plan(above, jnp.ones(B, bool))[1][1].any())
+
+
 @pytest.mark.parametrize("method", ["online", "farthest_first"])
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("radius", [0.3, 1.5, 4.0])
@@ -181,11 +209,14 @@ def test_extrapolation_error_is_of_second_order():
 def test_the_cap_never_extrapolates_above_the_dual_bound():
     context = make_context(random_batch(spread=3.0), targets=1)
     bound = dual_bound(fold_state(context.targets[0], context.batch.next_states), BOX)
+    own_bound = dual_bound(context.network, BOX)
     (_, free), _, _ = label(context, (clustering(6.0),))
     (_, capped), _, _ = label(context, (clustering(6.0, cap_by_bound=True),))
     extrapolated = free.provenance == EXTRAPOLATED
     assert bool((free.values > bound + 1e-4)[extrapolated].any())
     assert not bool((capped.values > bound + 1e-4)[extrapolated].any())
+    assert bool((free.best > own_bound + 1e-4)[extrapolated].any())
+    assert not bool((capped.best > own_bound + 1e-4)[extrapolated].any())
 
 
 def test_the_radius_can_decay_and_can_follow_the_states_scale():
@@ -219,6 +250,51 @@ def test_no_stages_asks_about_the_whole_batch():
     assert question.notes == ()
     zero, _ = clustering(0.0).plan(context, jnp.ones(B, bool))
     assert bool(zero.all())
+
+
+def test_stages_are_filled_in_the_opposite_order_of_planning():
+    calls = []
+
+    class Recorder(NamedTuple):
+        name: str
+
+        def plan(self, context, need):
+            calls.append(("plan", self.name))
+            return need, self.name
+
+        def fill(self, context, note, answer):
+            calls.append(("fill", note))
+            return answer
+
+    label(make_context(random_batch()), (Recorder("outer"), Recorder("inner")))
+    assert calls == [("plan", "outer"), ("plan", "inner"), ("fill", "inner"), ("fill", "outer")]
+
+
+def test_the_solver_starts_from_the_guess():
+    guess = BOX.sample(KEY, B)
+    question = Targets().ask(make_context(random_batch())._replace(guess=guess))
+    np.testing.assert_array_equal(question.problem.warm_start, guess)
+
+
+def test_work_is_the_mean_over_the_rows_solved():
+    """A solver may report work for rows that nobody asked for; they do not count."""
+    context = make_context(random_batch())
+    targets = Targets((DualFilter(),))
+    question = targets.ask(context)
+    solution = GradientAscent().solve(question.problem, KEY)
+    needed = question.problem.mask
+    assert 0 < int(needed.sum()) < B
+    found = targets.answer(question, solution._replace(work=jnp.where(needed, 7, 1000)))
+    assert float(found.work) == pytest.approx(7.0)
+
+
+def test_a_member_has_its_centroids_maximiser():
+    context = make_context(random_batch())
+    (_, answer), question, solution = label(context, (clustering(1.5),))
+    (nearest, member), *_ = question.notes
+    assert bool(member.any())
+    np.testing.assert_array_equal(answer.actions[member], solution.actions[nearest[member]])
+    np.testing.assert_array_equal(answer.actions[~member], solution.actions[~member])
 
 
 SUBSETS = [

@@ -22,7 +22,7 @@ from caql.agents.policies import DeterministicPolicy, GaussianPolicy
 from caql.losses import l2_loss
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
-from caql.targets.context import Answer
+from caql.targets.context import BOUNDED, Answer
 
 LOG_SPREAD = (-5.0, 0.5)
 """Limits of a stochastic action function's log standard deviation, in half-widths of the range."""
@@ -73,7 +73,11 @@ class Deterministic:
 
 
 class Stochastic:
-    """N(mu(x), s(x)^2) with mu squashed into the range and s in units of its half-width."""
+    """N(mu(x), s(x)^2) with mu squashed into the range and s in units of its half-width.
+
+    Fitted to the maximisers by maximum likelihood: per dimension the loss is (u* - mu)^2 / (2 s^2) + log s, with u* the
+    maximiser in the same units.  A row that the dual bound took away has no maximiser and weighs nothing.
+    """
 
     def __init__(self, hidden: tuple[int, ...], spec: Spec) -> None:
         self.spec = spec
@@ -97,7 +101,8 @@ class Stochastic:
         # A side without width has one action and nothing to fit.
         target = jnp.where(box.radius > 0, (answer.actions - box.centre) / jnp.where(box.radius > 0, box.radius, 1), 0)
         deviation = (jax.lax.stop_gradient(target) - jnp.tanh(raw)) * jnp.exp(-log_spread)
-        return jnp.sum(0.5 * deviation**2 + log_spread, axis=-1)
+        likelihood = jnp.sum(0.5 * deviation**2 + log_spread, axis=-1)
+        return jnp.where(answer.provenance == BOUNDED, 0.0, likelihood)
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         del sigma

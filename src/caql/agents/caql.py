@@ -60,6 +60,7 @@ class CAQL(Agent):
     name: ClassVar[str] = "caql"
 
     def __init__(self, config: CAQLConfig, spec: Spec) -> None:
+        config.check_it_can_learn()
         self.config, self.spec = config, spec
         self.q_network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
         self.action_function = make_action_function(config.action_function, config.action_hidden, spec, config.squash)

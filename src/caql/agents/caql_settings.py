@@ -41,8 +41,8 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """tau of the soft target update."""
     loss: Literal["l2", "hinge"] = "l2"
     """Bellman loss: Eq. 1 or Eq. 2."""
-    hinge_penalty: float = 1.0
-    """lambda of the hinge loss; where it starts when learned."""
+    hinge_penalty: float = 10.0
+    """lambda of the hinge loss, more than 1; where it starts when learned."""
     hinge_penalty_learning_rate: float = 0.0
     """Learn lambda by ascent on the mean violation; 0 keeps it constant."""
     clipped_double_q: bool = False
@@ -78,6 +78,16 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
             raise CaqlError("dual_only leaves nothing to solve: turn dual_filter and cluster_radius off with it")
         if self.dual_only and self.action_function == "stochastic":
             raise CaqlError("action_function = 'stochastic' imitates maximisers, and dual_only computes none")
+
+    def check_it_can_learn(self) -> None:
+        """Refuse what is a configuration but cannot learn; asked where a run starts, so that old ones still read."""
+        constant = self.loss == "hinge" and not self.hinge_penalty_learning_rate
+        if constant and self.hinge_penalty <= 1:
+            raise CaqlError(
+                f"hinge_penalty = {self.hinge_penalty} must be more than 1: a value below its label has the slope "
+                "1 - hinge_penalty, so nothing would ever push Q up; only a learned penalty "
+                "(hinge_penalty_learning_rate > 0) may start lower"
+            )
 
     def stages(self) -> tuple[Stage, ...]:
         """The speed-ups, in the order of Appendix B: filter first, then cluster what is left."""

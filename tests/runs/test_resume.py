@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,12 +13,7 @@ from caql.cli.train import main
 from caql.errors import CaqlError
 from caql.runs import checkpoints
 from caql.runs.folder import read_metrics
-
-TINY = (
-    "Pendulum --train-steps 600 --episode-steps 30 --warm-up 60 --evaluate-every 100 --evaluation-episodes 2 "
-    "--hidden 8 4 --action-hidden 8 4 --solver.iterations 3 --checkpoint-seconds 0"
-).split()
-COMMAND = [sys.executable, "-c", "import sys; from caql.cli import main; sys.argv[0] = 'caql'; main()", "train"]
+from tests.runs.kill_storm import COMMAND, TINY, being_written, newest_step, storm
 
 
 def start(folder: Path, *extra: str) -> subprocess.Popen:
@@ -36,15 +30,6 @@ def wait_for(condition, process, seconds=120.0):
         time.sleep(0.001)
 
 
-def newest_step(folder: Path) -> int:
-    files = checkpoints.checkpoint_files(folder)
-    return int(files[-1].stem.split("-")[1]) if files else -1
-
-
-def being_written(folder: Path) -> bool:
-    return any((folder / "checkpoints").glob(".*.tmp")) if (folder / "checkpoints").exists() else False
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
@@ -56,7 +41,9 @@ def test_killed_at_several_moments_and_resumed_the_weights_are_the_same(tmp_path
     folder = tmp_path / "run"
     moments = [
         lambda: newest_step(folder) >= 0,  # right after the first checkpoint
-        lambda: newest_step(folder) >= 140 and being_written(folder),  # while one is being written
+        lambda: (
+            newest_step(folder) >= 140 and being_written(folder / "checkpoints", "step")
+        ),  # while one is being written
         lambda: newest_step(folder) >= 320,  # somewhere in an epoch
     ]
     for number, moment in enumerate(moments):
@@ -76,6 +63,25 @@ def test_killed_at_several_moments_and_resumed_the_weights_are_the_same(tmp_path
         np.testing.assert_array_equal(array, broken[name], err_msg=name)
     assert [r["returns"] for r in read_metrics(folder)] == [r["returns"] for r in read_metrics(uninterrupted)]
     assert not list(folder.rglob("*.tmp"))
+
+
+def test_a_storm_of_kills_and_damage_changes_nothing(tmp_path, uninterrupted):
+    outcome = storm(7, tmp_path / "run", uninterrupted, kills=2)
+    assert outcome.kills == 2
+    assert outcome.differences == [], outcome.story
+
+
+def test_a_live_run_is_not_resumed(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder)
+    try:
+        wait_for(lambda: newest_step(folder) >= 0, process)
+        with pytest.raises(CaqlError, match="is in use"):
+            main([*TINY, "--out", str(folder), "--resume"])
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
@@ -103,6 +109,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path, unin
     said = capsys.readouterr().out.replace("\n", " ")
     assert last.name in said.replace(" ", "")
     assert "damaged" in said
+    assert last.with_suffix(".damaged").exists()
+    assert len(checkpoints.checkpoint_files(folder)) == 2
     whole, _ = checkpoints.load(uninterrupted / "model.safetensors")
     again, _ = checkpoints.load(folder / "model.safetensors")
     for name, array in whole.items():

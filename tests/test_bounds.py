@@ -14,6 +14,8 @@ from caql import bounds
 from caql.actions import ActionSet
 from caql.networks import FoldedNetwork
 
+from .maxq.sets import random_sets
+
 FOUR = pytest.mark.parametrize("method", bounds.METHODS)
 
 
@@ -184,3 +186,28 @@ def test_the_dual_builds_no_square_tensor_per_state() -> None:
     assert "[64,3,16]" in text
     assert "[64,32,16]" not in text
     assert "[64,16,32]" not in text
+
+
+@FOUR
+@pytest.mark.parametrize("shape", [(2, 2, 0, ()), (4, 6, 0, ()), (3, 4, 2, (3,)), (2, 2, 0, (0, 1))], ids=str)
+def test_bounds_hold_over_action_sets_and_use_their_rows(method: bounds.Method, shape: Any) -> None:
+    d, m, k, integer = shape
+    rng = np.random.default_rng(0)
+    found = random_sets(rng, 40, d, m, k, integer)
+    filled = np.flatnonzero(~found.empty)
+    action_set = found.action_set[filled]
+    network = random_network(1, (d, 8, 6, 1), rows=len(filled))
+    layers = bounds.layer_bounds(network, action_set, method)
+    for _ in range(10):
+        actions = action_set.project(3 * rng.normal(size=(len(filled), d)))
+        for heights, (lower, upper) in zip(preactivations(network, actions), layers, strict=True):
+            slack = 1e-7 * (1 + np.abs(heights).max())
+            assert (heights >= lower - slack).all()
+            assert (heights <= upper + slack).all()
+    box = ActionSet.box(action_set.low, action_set.high)
+    loose = bounds.upper_bound(network, box, method)
+    tight = layers[-1][1][:, 0]
+    assert np.median(tight - loose) <= 0
+    assert (tight < loose - 1e-3).mean() > 0.2
+    traced = jax.jit(bounds.upper_bound, static_argnums=2)(*jax.tree.map(jnp.asarray, (network, action_set)), method)
+    np.testing.assert_allclose(traced, tight, rtol=1e-3, atol=1e-3)

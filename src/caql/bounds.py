@@ -16,6 +16,8 @@ All of them relax each ReLU, given bounds l <= h <= u on its pre-activation h.
   (the adaptive slope of CROWN).
 * `tightest` takes, neuron by neuron, the best of the three.
 
+Over an action set with rows all of them hold over its box, tightened by the rows; whole numbers count as numbers.
+
 The functions use only what JAX and NumPy share, and compute in the arrays' own namespace and precision:
 traced inside the training step they are float32 JAX, for the exact solvers on the host float64 NumPy.
 They round to nearest, so a bound can undercut the truth by a few units in the last place.
@@ -79,8 +81,9 @@ def tightest_bound(network: FoldedNetwork, box: ActionSet) -> Any:
 
 
 def layer_bounds(network: FoldedNetwork, box: ActionSet, method: Method) -> Bounds:
-    """Bounds of every layer's pre-activations over the box; the last entry is the output, (B, 1) each."""
+    """Bounds of every layer's pre-activations over the set's box; the last entry is the output, (B, 1) each."""
     xp = network.first_bias.__array_namespace__()
+    box = box.tightened()
     middle = box.centre @ network.action_weights + network.first_bias
     spread = box.radius @ xp.abs(network.action_weights)
     bounds: Bounds = [(middle - spread, middle + spread)]

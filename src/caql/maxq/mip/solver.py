@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
-from caql.maxq.host import allowed_gap, as_float64, conclude, evaluate, first_guess
+from caql.maxq.host import as_float64, conclude, first_guess, is_proved
+from caql.maxq.interrupts import Interrupted
 from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
 from caql.maxq.mip.formulation import Model, formulate, tighten
-from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.problem import Problem, Solution, Status, require_support
+from caql.networks import folded_value
 
 Array = NDArray[np.float64]
 
@@ -30,6 +32,8 @@ class Mip:
 
     name: ClassVar[str] = "mip"
     traceable: ClassVar[bool] = False
+    accepts_rows: ClassVar[bool] = False
+    accepts_integers: ClassVar[bool] = False
 
     backend: str = "scip"
     """scip, highs, gurobi or cplex."""
@@ -56,25 +60,30 @@ class Mip:
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002  (the protocol's)
         """Each wanted row by its own model; see the module's docstring for what the rows' status means."""
+        require_support(self, problem.action_set)
         require_backend(self.backend)
         network, box = as_float64(problem.network, problem.action_set)
         rows = len(network.first_bias)
         with np.errstate(invalid="ignore", over="ignore"):
             bounds = layer_bounds(network, box, self.bounds)
             actions = first_guess(problem, box, rows)
-            values = evaluate(network, actions)
+            values = folded_value(network, actions)
         upper = np.array(np.nan_to_num(bounds[-1][1][:, 0], nan=np.inf))
         stopped, work = np.full(rows, int(Status.LIMIT)), np.zeros(rows, np.int64)
         absolute = np.broadcast_to(np.asarray(problem.tolerance, np.float64), rows)
         relative = np.broadcast_to(np.asarray(problem.relative_tolerance, np.float64), rows)
         low, high = (np.broadcast_to(side, actions.shape) for side in (box.low, box.high))
         wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
-        for row in np.flatnonzero(wanted & ~(upper - values <= allowed_gap(problem, values))).tolist():
+        interrupted = False
+        for row in np.flatnonzero(wanted & ~is_proved(problem, values, upper)).tolist():
             try:
                 model = formulate(network, box, bounds, row)
                 # Nine tenths: what the solver leaves open may not be all that is left after re-evaluation.
                 limits = Limits(0.9 * absolute[row] / model.unit, 0.9 * relative[row], self.time_limit, self.threads)
                 answer = self._search(model, limits, actions[row] if problem.warm_start is not None else None)
+            except KeyboardInterrupt:
+                interrupted = True
+                break
             except Exception as error:  # a broken backend must not end a training run
                 logging.getLogger(__name__).warning("%s failed on state %d: %s", self.backend, row, error)
                 stopped[row] = int(Status.FAILED)
@@ -82,7 +91,7 @@ class Mip:
             work[row] = answer.nodes
             if answer.point is not None:
                 found = np.clip(model.action(answer.point), low[row], high[row])
-                value = evaluate(network._replace(first_bias=network.first_bias[row]), found)
+                value = folded_value(network._replace(first_bias=network.first_bias[row]), found)
                 if value > values[row] or not np.isfinite(values[row]):
                     actions[row], values[row] = found, value
             proved = model.unit * answer.bound
@@ -92,8 +101,14 @@ class Mip:
                 stopped[row] = int(Status.FAILED)
                 continue
             upper[row] = np.fmin(upper[row], proved)
+            if answer.interrupted:
+                interrupted = True
+                break
         stopped[~np.isfinite(values)] = int(Status.FAILED)
-        return conclude(problem, actions, values, upper, stopped, work)
+        solution = conclude(problem, actions, values, upper, stopped, work)
+        if interrupted:
+            raise Interrupted(solution)
+        return solution
 
     def _search(self, model: Model, limits: Limits, warm_start: Array | None) -> Answer:
         if not model.integrality.any() and not len(model.rows):

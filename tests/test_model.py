@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import caql
-from caql import CAQL, SAC, CaqlError
+from caql import CAQL, SAC, CaqlError, CaqlWarning
 from caql.config import RunConfig
 from caql.environments import make_task
 from caql.maxq.problem import Status
@@ -75,6 +75,36 @@ def test_predict_takes_one_observation_or_a_batch(model):
         model.predict(np.zeros(4))
     with pytest.raises(CaqlError, match="non-finite"):
         model.predict(np.array([np.nan, 0, 0]))
+
+
+def test_certificates_are_of_the_float64_network(model):
+    """Thousands of states: `upper` is above Q in float64, which folding in float32 would miss by about 1e-6."""
+    states = np.random.default_rng(0).uniform(-3, 3, (3000, 3)).astype(np.float32)
+    certificate = model.certify(states, tolerance=1e-9)
+    assert (certificate.status == Status.OPTIMAL).all()
+    layers = [(np.asarray(weights, np.float64), np.asarray(bias, np.float64)) for weights, bias in model.q_layers()]
+
+    def q(actions):
+        hidden = np.hstack([states.astype(np.float64), actions])
+        for k, (weights, bias) in enumerate(layers):
+            hidden = (np.maximum(hidden, 0) if k else hidden) @ weights + bias
+        return hidden[:, 0]
+
+    rounding = 1e-12 * (1 + np.abs(certificate.value))
+    np.testing.assert_allclose(q(certificate.action), certificate.value, atol=1e-11)
+    for shift in (-0.3, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.3):
+        tried = np.clip(certificate.action + shift, model.task.low, model.task.high)
+        assert (q(tried) <= certificate.upper + rounding).all()
+    assert (certificate.gap <= 1e-9).all()
+
+
+def test_certify_takes_solvers_by_name_and_warns_of_limits(model):
+    states = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
+    np.testing.assert_allclose(
+        model.certify(states, solver="highs").value, model.certify(states, solver="exact").value, atol=2e-4
+    )
+    with pytest.warns(CaqlWarning, match="could not be proved|node_limit = 1"):
+        model.certify(states, tolerance=0.0, node_limit=1)
 
 
 def test_the_solver_can_act_and_certify(model):

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from caql.config import RunConfig as RunConfig
     from caql.environments import make_task as make_task
     from caql.errors import CaqlError as CaqlError
+    from caql.errors import CaqlWarning as CaqlWarning
+    from caql.maxq.interrupts import Interrupted as Interrupted
     from caql.maxq.maximize import maximize as maximize
+    from caql.maxq.problem import Status as Status
     from caql.model import CAQL as CAQL
     from caql.model import DDPG as DDPG
     from caql.model import NAF as NAF
@@ -28,7 +31,10 @@ _HOMES = {
     "SAC": "caql.model",
     "TD3": "caql.model",
     "CaqlError": "caql.errors",
+    "CaqlWarning": "caql.errors",
+    "Interrupted": "caql.maxq.interrupts",
     "RunConfig": "caql.config",
+    "Status": "caql.maxq.problem",
     "make_task": "caql.environments",
     "maximize": "caql.maxq.maximize",
 }

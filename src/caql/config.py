@@ -18,7 +18,7 @@ from caql.agents import config_class
 from caql.agents.caql import CAQLConfig
 from caql.environments import ActionRange, episode_limit
 from caql.errors import CaqlError, nearest
-from caql.maxq.solvers import solver_class
+from caql.maxq.solvers import implied_settings, solver_class
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def _build(cls: type[Any], values: dict[str, Any], where: str) -> Any:
         if name == "agent":
             value = _build(config_class(value["name"]), value, "agent")
         elif name == "solver" and isinstance(value, dict):
-            value = _build(solver_class(value["name"]), value, "solver")
+            implied = implied_settings(value["name"])
+            value = _build(solver_class(value["name"]), {**implied, **value}, "solver")
         elif isinstance(value, dict):
             factory = fields[name].default_factory
             default = fields[name].default if factory is dataclasses.MISSING else factory()

@@ -1,4 +1,4 @@
-"""The one exception that users are meant to see.
+"""The one exception that users are meant to see, and the one warning.
 
 Every rejected input raises `CaqlError` with a single sentence that names the argument, the value it
 had and what would be right.  The command line prints that sentence and exits with status 2.
@@ -12,6 +12,10 @@ from collections.abc import Iterable
 
 class CaqlError(ValueError):
     """Bad input, or a run that cannot go on; the message is the whole explanation."""
+
+
+class CaqlWarning(UserWarning):
+    """An answer that is less than was asked for, such as a search that stopped at a limit."""
 
 
 def require(settings: object, field: str, right: str, valid: bool) -> None:

@@ -14,6 +14,7 @@ from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
 from caql.environments import Task, episode_limit, make_task
 from caql.errors import CaqlError, nearest
+from caql.maxq.maximize import maximize
 from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver
 from caql.networks import Layers
@@ -28,7 +29,10 @@ Callback = Callable[["Model", Epoch], bool | None]
 
 
 class Certificate(NamedTuple):
-    """What `certify` proves: no admissible action is worth more than `upper`; `gap` = upper - value."""
+    """What `certify` proves: no admissible action is worth more than `upper`; `gap` = upper - value.
+
+    action (B, d), the others (B,), all float64 but `status`, of `caql.Status`; without the axis B for one observation.
+    """
 
     action: np.ndarray
     value: np.ndarray
@@ -206,11 +210,36 @@ class CAQL(Model):
 
     agent_name = "caql"
 
-    def certify(self, observation: Any, tolerance: float = 1e-4, solver: Solver | None = None) -> Certificate:
-        """The best action at an observation (or at each of a batch), with a proof of how good it is."""
-        states = self._states(observation)
-        solver = solver or make_solver("exact")
-        solution = solver.solve(self.training.agent.max_q(self.training.state, states, tolerance), None)
+    def certify(
+        self,
+        observation: Any,
+        tolerance: float = 1e-4,
+        solver: str | Solver = "exact",
+        *,
+        time_limit: float | None = None,
+        node_limit: int | None = None,
+    ) -> Certificate:
+        """The best action at an observation (n,), or at each of a batch (B, n), with a proof of how good it is.
+
+        Q is the network with exactly the weights learned, and everything is computed in float64: its first layer is
+        not rounded to float32 when the state is folded in.  `solver`, `tolerance`, `time_limit` and `node_limit`,
+        warnings, errors and Ctrl-C are as in `caql.maximize`.
+        """
+        states = np.asarray(observation, np.float64).reshape(self._states(observation).shape)
+        box = self.task.action_set
+        guess: Any = self.training.agent.max_q(self.training.state, states.astype(np.float32)).warm_start
+        solution = maximize(
+            [(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()],
+            np.asarray(box.low, np.float64),
+            np.asarray(box.high, np.float64),
+            states,
+            solver,
+            tolerance,
+            # A diverged action function must not keep anyone from knowing what Q is worth.
+            warm_start=guess if guess is not None and np.isfinite(guess).all() else None,
+            time_limit=time_limit,
+            node_limit=node_limit,
+        )
         certificate = Certificate(
             solution.actions, solution.values, solution.upper, solution.upper - solution.values, solution.status
         )

@@ -11,7 +11,7 @@ from it and never sees a state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -68,9 +68,14 @@ def fold_state(layers: Layers, states: jax.Array) -> FoldedNetwork:
     return FoldedNetwork(states @ weights[:split] + bias, weights[split:], tuple(later))
 
 
-def folded_value(network: FoldedNetwork, actions: jax.Array) -> jax.Array:
-    """Q of (..., B, d) actions, one row per state, for any leading axes -> (..., B)."""
+def folded_value(network: FoldedNetwork, actions: Any) -> Any:
+    """Q of (..., B, d) actions, one row per state, for any leading axes -> (..., B).
+
+    JAX arrays give a JAX array; NumPy arrays, whatever their precision, a NumPy array of that precision.
+    """
     hidden = actions @ network.action_weights + network.first_bias
     for weights, bias in network.later:
-        hidden = jax.nn.relu(hidden) @ weights + bias
+        # NumPy's own where it can be: a few dozen numbers are not worth a trip through JAX.
+        positive = np.maximum(hidden, 0) if isinstance(hidden, np.ndarray) else jax.nn.relu(hidden)
+        hidden = positive @ weights + bias
     return hidden[..., 0]

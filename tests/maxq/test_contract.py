@@ -6,19 +6,23 @@ ga, cem <= exact = scip = highs (= gurobi = cplex where installed) <= every boun
 from functools import cache
 from importlib.util import find_spec
 
+import jax
 import numpy as np
 import pytest
 
 from caql.actions import ActionSet
 from caql.bounds import METHODS, upper_bound
-from caql.maxq.host import evaluate
+from caql.errors import CaqlError
 from caql.maxq.maximize import maximize
-from caql.maxq.problem import Solution, Status
+from caql.maxq.mip import backends
+from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.solvers import BACKENDS, SOLVERS, make_solver, proves
+from caql.networks import folded_value
 
 from .problems import ALL_PROBLEMS, PROBLEMS, Case, enumerated_maximum, he_layers
 
-PROVING = ["exact", "highs", "scip", "gurobi", "cplex"]
-SEARCHING = ["ga", "cem"]
+PROVING = [name for name in SOLVERS if proves(name) and name != "mip"]
+SEARCHING = [name for name in SOLVERS if not proves(name)]
 PACKAGES = {"gurobi": "gurobipy", "cplex": "cplex"}
 
 by_name = pytest.mark.parametrize("case", ALL_PROBLEMS, ids=lambda case: case.name)
@@ -60,7 +64,7 @@ def test_action_is_admissible_and_evaluates_to_the_value(case: Case, solver: str
     low, high = sides(case, solution.actions.shape)
     assert (solution.actions >= low).all()
     assert (solution.actions <= high).all()
-    np.testing.assert_allclose(solution.values, evaluate(network, solution.actions), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(solution.values, folded_value(network, solution.actions), rtol=1e-12, atol=1e-300)
     assert (solution.upper >= solution.values).all()
 
 
@@ -80,7 +84,7 @@ def test_proved_optimal_and_all_agree(case: Case, solver: str) -> None:
 def test_search_stays_below_the_proved_maximum(case: Case, solver: str) -> None:
     solution, reference = solved(case, solver), solved(case, "highs")
     low, high = sides(case, solution.actions.shape)
-    centre = evaluate(case.folded, (low + high) / 2)
+    centre = folded_value(case.folded, (low + high) / 2)
     single = 1e-5 * np.abs(centre).max() + rounding(case)
     assert (solution.values <= reference.upper + rounding(case)).all()
     assert (solution.values >= centre - single).all()
@@ -140,3 +144,92 @@ def test_a_warm_start_is_never_lost(solver: str) -> None:
     best = solved(case, "highs")
     solution = maximize(**case.arguments(), solver=solver, tolerance=1e-5, warm_start=best.actions)
     assert (solution.values >= best.values - 1e-5).all()
+
+
+def test_the_registry_knows_every_backend() -> None:
+    assert tuple(backends.BACKENDS) == BACKENDS
+
+
+BAD = 2
+"""The row that is spoilt."""
+
+
+def spoilt(part: str, value: float) -> tuple[Problem, Problem]:
+    """A good problem in float32, and the same with one bad number in one row."""
+    case = PROBLEMS[1]
+    rows, d = len(case.folded.first_bias), case.actions
+    network = jax.tree.map(lambda array: np.asarray(array, np.float32), case.folded)
+    arrays = {
+        "first_bias": network.first_bias.copy(),
+        "low": np.full((rows, d), -1.0, np.float32),
+        "high": np.ones((rows, d), np.float32),
+        "warm_start": np.zeros((rows, d), np.float32),
+        "tolerance": np.full(rows, 1e-4, np.float32),
+    }
+
+    def problem() -> Problem:
+        box = ActionSet.box(arrays["low"].copy(), arrays["high"].copy())
+        folded = network._replace(first_bias=arrays["first_bias"].copy())
+        return Problem(folded, box, arrays["warm_start"].copy(), arrays["tolerance"].copy())
+
+    good = problem()
+    arrays[part][(BAD, 0)[: arrays[part].ndim]] = value
+    return good, problem()
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "status"),
+    [
+        ("first_bias", np.nan, Status.FAILED),
+        ("first_bias", np.inf, Status.FAILED),
+        ("low", np.nan, Status.FAILED),
+        ("low", -np.inf, Status.FAILED),
+        ("high", np.inf, Status.FAILED),
+        ("warm_start", np.nan, Status.FAILED),
+        ("tolerance", np.nan, Status.FAILED),
+        ("low", 2.0, Status.INFEASIBLE),
+    ],
+)
+@solvers(PROVING + SEARCHING)
+def test_a_bad_row_is_flagged_and_the_others_are_solved(solver: str, part: str, value: float, status: Status) -> None:
+    good, bad = spoilt(part, value)
+    chosen, key = make_solver(solver), jax.random.key(0)
+    expected, found = (jax.tree.map(np.asarray, chosen.solve(each, key)) for each in (good, bad))
+    assert found.status[BAD] == status
+    assert np.isneginf(found.upper[BAD]) if status == Status.INFEASIBLE else np.isposinf(found.upper[BAD])
+    assert np.isfinite(found.actions[BAD]).all()
+    if part != "low" and part != "high":
+        assert (np.abs(found.actions[BAD]) <= 1).all()
+    others = np.arange(len(found.status)) != BAD
+    assert (found.status[others] == expected.status[others]).all()
+    np.testing.assert_allclose(found.values[others], expected.values[others], atol=1e-3)
+
+
+@solvers(PROVING + SEARCHING)
+def test_a_bad_weight_fails_every_row(solver: str) -> None:
+    good, _ = spoilt("tolerance", np.nan)
+    weights = np.asarray(good.network.action_weights).copy()
+    weights[0, 0] = np.nan
+    found = make_solver(solver).solve(
+        good._replace(network=good.network._replace(action_weights=weights)), jax.random.key(0)
+    )
+    assert (np.asarray(found.status) == Status.FAILED).all()
+    assert np.isposinf(found.upper).all()
+    assert (np.abs(found.actions) <= 1).all()
+
+
+@solvers(PROVING + SEARCHING)
+def test_an_action_set_is_refused_rather_than_ignored(solver: str) -> None:
+    case, chosen = PROBLEMS[1], make_solver(solver)
+    rows = (np.ones((1, 2)), np.zeros(1))
+    for arguments, accepted in (
+        ({"rows": rows}, chosen.accepts_rows),
+        ({"equalities": rows}, chosen.accepts_rows),
+        ({"integer": [1]}, chosen.accepts_integers),
+    ):
+        if accepted:
+            found = maximize(**case.arguments(), solver=solver, **arguments)
+            assert found.values.shape == (3,)
+            continue
+        with pytest.raises(CaqlError, match="does not take"):
+            maximize(**case.arguments(), solver=solver, **arguments)

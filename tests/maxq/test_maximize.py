@@ -5,10 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caql.errors import CaqlError
+import caql
+from caql.actions import ActionSet
+from caql.errors import CaqlError, CaqlWarning
+from caql.maxq.exact.solver import Exact
 from caql.maxq.maximize import maximize
 from caql.maxq.mip.solver import Mip
 from caql.maxq.problem import Status
+from caql.maxq.solvers import BACKENDS, SOLVERS, make_solver
 
 from .problems import he_layers
 
@@ -59,6 +63,18 @@ def poisoned(layer: int, part: int, value: float) -> list[tuple[Any, Any]]:
         ({"relative_tolerance": -0.5}, "relative_tolerance = -0.5 is negative"),
         ({"solver": "exakt"}, "did you mean 'exact'"),
         ({"solver": 7}, "solver = 7 must be a solver object or one of: exact, scip"),
+        ({"solver": "ga", "time_limit": 1.0}, "time_limit = 1.0 has no meaning for solver 'ga'"),
+        ({"node_limit": 5}, "node_limit = 5 has no meaning for solver 'highs'"),
+        ({"time_limit": 0.0}, "time_limit = 0.0 must be"),
+        ({"time_limit": "long"}, "time_limit = 'long' must be a number"),
+        ({"rows": 3}, "rows must be a pair: a matrix (m, 2)"),
+        ({"rows": (np.ones((1, 3)), np.ones(1))}, "rows has a matrix of shape (1, 3)"),
+        ({"rows": (np.ones((2, 2)), np.ones(1))}, "right-hand side of shape (1,)"),
+        ({"rows": (np.ones((2, 1, 2)), np.ones(1))}, "right would be (m, 2) or (3, m, 2)"),
+        ({"rows": (np.ones((1, 2)), [np.nan])}, "rows[1] holds nan"),
+        ({"equalities": (np.ones(2), np.ones(1))}, "equalities has a matrix of shape (2,)"),
+        ({"integer": [2]}, "integer = [2] must be a list of action indices from 0 to 1"),
+        ({"integer": [0.5]}, "integer = [0.5] must be"),
         ({"threads": 0}, "threads = 0 must be a whole number, at least 1"),
         ({"threads": 1.5}, "threads = 1.5 must be a whole number"),
     ],
@@ -103,6 +119,63 @@ def test_a_tolerance_per_state() -> None:
     assert (found.status == Status.OPTIMAL).all()
     assert found.work[1] == 0
     assert found.upper[1] - found.values[1] > 1e-3
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_name_makes_a_solver(name: str) -> None:
+    solver = make_solver(name)
+    assert solver.name == ("mip" if name in BACKENDS else name)
+    assert getattr(solver, "backend", name) in (name, "scip")
+    if name in BACKENDS:
+        assert solver == Mip(name)
+
+
+class Recording(Exact):
+    """Keeps the problem that it is asked."""
+
+    accepts_rows = accepts_integers = True
+    asked: list[Any] = []  # noqa: RUF012 - the list is the point
+
+    def solve(self, problem: Any, key: Any = None) -> Any:
+        self.asked.append(problem.action_set)
+        return super().solve(
+            problem._replace(action_set=ActionSet.box(problem.action_set.low, problem.action_set.high))
+        )
+
+
+def test_rows_and_equalities_become_one_action_set() -> None:
+    matrix, per_state = np.array([[1.0, 2.0]]), np.arange(6.0).reshape(3, 1, 2)
+    maximize(**{**GOOD, "solver": Recording()}, rows=(matrix, [3.0]), equalities=(-matrix, [4.0]), integer=[1, 0])
+    action_set = Recording.asked[-1]
+    np.testing.assert_array_equal(action_set.rows, [[1.0, 2.0], [-1.0, -2.0]])
+    np.testing.assert_array_equal(action_set.row_low, [-np.inf, 4.0])
+    np.testing.assert_array_equal(action_set.row_high, [3.0, 4.0])
+    assert action_set.integer == (0, 1)
+    maximize(**{**GOOD, "solver": Recording()}, rows=(per_state, [3.0]), equalities=(matrix, [[4.0], [5.0], [6.0]]))
+    action_set = Recording.asked[-1]
+    np.testing.assert_array_equal(action_set.rows[2], [[4.0, 5.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(action_set.row_low[2], [-np.inf, 6.0])
+    np.testing.assert_array_equal(action_set.row_high, [[3.0, 4.0], [3.0, 5.0], [3.0, 6.0]])
+    maximize(**{**GOOD, "solver": Recording()})
+    assert Recording.asked[-1].is_box
+
+
+def test_a_limit_that_was_hit_is_said_once() -> None:
+    arguments = {**GOOD, "solver": "exact", "tolerance": 1e-9}
+    with pytest.warns(CaqlWarning, match=r"of 3 states, \d stopped at node_limit = 1 \(raise it\)") as caught:
+        found = maximize(**arguments, node_limit=1)
+    assert len(caught) == 1
+    assert (found.status == Status.LIMIT).any()
+    with pytest.warns(CaqlWarning, match=r"stopped at time_limit = 1e-09 s \(raise it\)"):
+        maximize(**arguments, time_limit=1e-9)
+    with pytest.warns(CaqlWarning, match="could not be proved to this tolerance"):
+        maximize(**{**arguments, "tolerance": 0.0})
+
+
+def test_the_names_a_user_needs_are_exported() -> None:
+    assert caql.Status is Status
+    assert issubclass(caql.Interrupted, KeyboardInterrupt)
+    assert issubclass(caql.CaqlWarning, UserWarning)
 
 
 def test_exact_is_the_default_and_takes_threads() -> None:

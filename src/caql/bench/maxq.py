@@ -32,16 +32,14 @@ from caql.actions import ActionSet
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
 from caql.maxq.exact.solver import Exact
-from caql.maxq.host import as_float64, evaluate
 from caql.maxq.mip.formulation import formulate
 from caql.maxq.mip.solver import Mip
 from caql.maxq.problem import Problem, Solution, Solver, Status
-from caql.maxq.solvers import make_solver
+from caql.maxq.solvers import make_solver, proves
 from caql.network_files import read_network
-from caql.networks import FoldedNetwork
+from caql.networks import FoldedNetwork, fold_state, folded_value
 
 TASKS = ("pendulum", "hopper", "halfcheetah", "ant", "humanoid")
-SOLVERS = ("exact", "highs", "scip", "gurobi", "cplex", "ga", "cem")
 RELATIVE_GAP = 1e-4
 COPIES = 16
 WORTH_COPIES = 2e-3
@@ -85,23 +83,21 @@ def trained_case(name: str, states: int) -> Case:
     assert stored.states is not None
     if states > len(stored.states):
         raise CaqlError(f"states = {states} exceeds the {len(stored.states)} states that come with each network")
-    (weights, bias), *later = [(np.asarray(w, np.float64), np.asarray(b, np.float64)) for w, b in stored.layers]
+    layers: Any = [(np.asarray(w, np.float64), np.asarray(b, np.float64)) for w, b in stored.layers]
     batch: Any = np.asarray(stored.states[:states], np.float64)
-    split = batch.shape[1]
-    fields: list[Any] = [batch @ weights[:split] + bias, weights[split:], tuple(later)]
-    sides: list[Any] = [stored.low, stored.high]
-    return Case(name, *as_float64(FoldedNetwork(*fields), ActionSet.box(*sides)))
+    sides: list[Any] = [np.asarray(side, np.float64) for side in (stored.low, stored.high)]
+    return Case(name, fold_state(layers, batch), ActionSet.box(*sides))
 
 
 def untrained_case(hidden: tuple[int, ...], actions: int, states: int) -> Case:
     """He-initialised weights, ten state dimensions, standard normal states, actions in [-1, 1]."""
     rng = np.random.default_rng(0)
     sizes = (10 + actions, *hidden, 1)
-    layers = [(rng.normal(size=(a, b)) * np.sqrt(2 / a), np.zeros(b)) for a, b in itertools.pairwise(sizes)]
-    (weights, bias), *later = layers
-    fields: list[Any] = [rng.normal(size=(states, 10)) @ weights[:10] + bias, weights[10:], tuple(later)]
+    layers: Any = [(rng.normal(size=(a, b)) * np.sqrt(2 / a), np.zeros(b)) for a, b in itertools.pairwise(sizes)]
+    batch: Any = rng.normal(size=(states, 10))
     sides: list[Any] = [-np.ones(actions), np.ones(actions)]
-    return Case(f"He {'x'.join(map(str, hidden))}, {actions} actions", FoldedNetwork(*fields), ActionSet.box(*sides))
+    name = f"He {'x'.join(map(str, hidden))}, {actions} actions"
+    return Case(name, fold_state(layers, batch), ActionSet.box(*sides))
 
 
 def best_time(call: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -119,18 +115,16 @@ def best_time(call: Callable[[], object], repeats: int, clock: Callable[[], floa
 
 def measure(case: Case, name: str, threads: int = 1) -> Measurement:
     """One solver on all states of a task."""
-    if name not in SOLVERS:
-        raise CaqlError(f"solvers = {name!r} is not a solver; {nearest(name, SOLVERS)}")
-    if name in ("ga", "cem"):
+    if not proves(name):
         return _measure_traceable(case, name)
     if name == "exact":
         return _measure_exact(case, threads)
-    return _measure_mip(case, Mip(name, threads=threads))
+    return _measure_mip(case, name, threads)
 
 
 def _finish(case: Case, name: str, seconds: Array, total: float, solution: Solution) -> Measurement:
     actions = np.asarray(solution.actions, np.float64)
-    values = evaluate(case.network, np.clip(actions, case.action_set.low, case.action_set.high))
+    values: Any = folded_value(case.network, np.clip(actions, case.action_set.low, case.action_set.high))
     proved = int(np.sum(np.asarray(solution.status) == Status.OPTIMAL))
     return Measurement(case.name, name, seconds, total, np.asarray(solution.work, np.float64), values, proved)
 
@@ -151,16 +145,17 @@ def _measure_exact(case: Case, threads: int) -> Measurement:
     return _finish(case, "exact", seconds, total, solution)
 
 
-def _measure_mip(case: Case, solver: Mip) -> Measurement:
+def _measure_mip(case: Case, name: str, threads: int) -> Measurement:
+    solver = make_solver(name, threads=threads)
     rows = len(case.network.first_bias)
-    clock = time.process_time if solver.threads == 1 else time.perf_counter
+    clock = time.process_time if threads == 1 else time.perf_counter
     seconds, found = np.empty(rows), []
     for row in range(rows):
         start = clock()
-        found.append(solver.solve(case.problem([row])))
+        found.append(solver.solve(case.problem([row]), None))
         seconds[row] = clock() - start
     fields: list[Any] = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*found, strict=True)]
-    return _finish(case, solver.backend, seconds, float(seconds.sum()), Solution(*fields))
+    return _finish(case, name, seconds, float(seconds.sum()), Solution(*fields))
 
 
 def _jitted(solver: Solver, problem: Problem) -> Callable[[], Any]:
@@ -272,7 +267,7 @@ def compile_times() -> tuple[float, float]:
         "from caql.actions import ActionSet\n"
         "from caql.maxq.exact.solver import Exact\n"
         "from caql.maxq.problem import Problem\n"
-        "from caql.networks import FoldedNetwork\n"
+        "from caql.networks import FoldedNetwork, fold_state, folded_value\n"
         "network = FoldedNetwork(np.zeros((1, 2)), np.ones((1, 2)), ((np.ones((2, 1)), np.zeros(1)),))\n"
         "start = time.perf_counter()\n"
         "Exact().solve(Problem(network, ActionSet.box(-np.ones(1), np.ones(1))))\n"

@@ -6,13 +6,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
 from caql.errors import CaqlError
+from caql.maxq.interrupts import Interrupted
 from caql.maxq.problem import Solution, Status
+from caql.maxq.solvers import SOLVERS, proves
 from caql.network_files import NetworkFile
 
 SAMPLED = 64
@@ -36,12 +38,14 @@ class Arguments:
     """Shorthand for the box [-R, R] in every dimension."""
     states: Path | None = None
     """States, one row each (.npz, .npy or .csv): the network's first inputs.  Default: the file's, if any."""
-    solver: Literal["exact", "scip", "highs", "gurobi", "cplex", "ga", "cem"] = "exact"
-    """exact, scip, highs, gurobi and cplex prove what they find; ga and cem search."""
+    solver: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SOLVERS) + "}")] = "exact"
+    """ga and cem search; the others prove what they find."""
     tolerance: float = 1e-4
     """Absolute gap at which a state is solved."""
     relative_tolerance: float = 0.0
     """The same as a fraction of |value|; the larger of the two counts."""
+    time_limit: float | None = None
+    """Seconds for one state (60 where the solver has such a limit)."""
     threads: int | None = None
     """Threads over the states (exact), or within one state (MIP solvers)."""
     limit_rows: Annotated[int, tyro.conf.arg(metavar="N")] = 20
@@ -62,6 +66,7 @@ def main(args: list[str]) -> None:
         "tolerance": options.tolerance,
         "relative_tolerance": options.relative_tolerance,
         "threads": options.threads,
+        "time_limit": options.time_limit,
     }
     if options.limit_rows < 1:
         raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
@@ -69,7 +74,11 @@ def main(args: list[str]) -> None:
         # Once, on a network of one weight: compiling is no part of the time that is reported.
         maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)
     start = time.perf_counter()
-    solution = maximize(network.layers, low, high, states, **settings)
+    try:
+        solution = maximize(network.layers, low, high, states, **settings)
+    except Interrupted as interruption:
+        _print(interruption.solution, time.perf_counter() - start, options, open_rows="interrupted")
+        sys.exit(130)
     _print(solution, time.perf_counter() - start, options)
 
 
@@ -113,12 +122,14 @@ def _action(action: Any) -> str:
     return shown + (f" ... ({len(action)})" if len(action) > 8 else "")
 
 
-def _print(solution: Solution, seconds: float, options: Arguments) -> None:
+def _print(solution: Solution, seconds: float, options: Arguments, open_rows: str = "limit") -> None:
+    """The table and a line below it; `open_rows` is what a row that is not solved is called."""
     from rich.console import Console
     from rich.table import Table
 
     rows = len(solution.values)
-    work = "iterations" if options.solver in ("ga", "cem") else "nodes"
+    proving = proves(options.solver)
+    work = "nodes" if proving else "iterations"
     table = Table(title=f"max Q of {options.file.name}, solver {options.solver}")
     table.add_column("state", justify="right")
     table.add_column("action")
@@ -129,7 +140,7 @@ def _print(solution: Solution, seconds: float, options: Arguments) -> None:
     for k in range(min(rows, options.limit_rows)):
         gap = solution.upper[k] - solution.values[k]
         numbers = (f"{solution.values[k]:.6g}", _number(float(solution.upper[k])), _number(float(gap)))
-        status = Status(int(solution.status[k])).name.lower()
+        status = Status(int(solution.status[k])).name.lower().replace("limit", open_rows)
         table.add_row(str(k), _action(solution.actions[k]), *numbers, status, str(int(solution.work[k])))
     # A pipe has no width: rich would fold the table to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
@@ -137,8 +148,8 @@ def _print(solution: Solution, seconds: float, options: Arguments) -> None:
     if rows > options.limit_rows:
         console.print(f"and {rows - options.limit_rows} more states (--limit-rows)")
     solved = int(np.sum(solution.status == Status.OPTIMAL))
-    compiled = ", compilation included" if options.solver in ("ga", "cem") else ""
-    proof = "nothing is proved by this solver" if options.solver in ("ga", "cem") else f"{solved} proved optimal"
+    compiled = "" if proving else ", compilation included"
+    proof = f"{solved} proved optimal" if proving else "nothing is proved by this solver"
     console.print(
         f"{rows} states, {proof}; {seconds * 1e3:.4g} ms in all, {seconds / rows * 1e3:.4g} ms a state{compiled}"
     )

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from caql.agents import agent_config
+from caql.agents import AGENTS, PRESETS, agent_config
 from caql.config import RunConfig
 from caql.environments import ActionRange, paper_task
 from caql.errors import CaqlError
-from caql.maxq.solvers import make_solver
+from caql.maxq.solvers import SOLVERS, make_solver
 from caql.runs.compilation_cache import keep_compiled
 from caql.runs.folder import read_config, run
 from caql.runs.progress import reporter_for_terminal
@@ -27,8 +27,8 @@ from caql.runs.progress import reporter_for_terminal
 class Train:
     """Train an agent on a task; results go to one folder.
 
-    --agent {caql,naf,ddpg,td3,sac,qt-opt,actor-expert} chooses the algorithm (caql by default) and
-    --solver {ga,cem,exact,mip} CAQL's max-Q solver (ga by default); the options below are those of the choice.
+    --agent chooses the algorithm (caql by default) and --solver CAQL's max-Q solver (ga by default);
+    the options below are those of the choice.
     """
 
     config: Annotated[RunConfig, tyro.conf.arg(name="")]
@@ -111,6 +111,7 @@ def parse(arguments: list[str]) -> Train:
     return tyro.cli(
         Train,
         prog="caql train",
+        description=f"{Train.__doc__}\n\nAgents: {', '.join([*AGENTS, *PRESETS])}\n\nSolvers: {', '.join(SOLVERS)}",
         args=arguments,
         default=Train(config=default),
         registry=REGISTRY,

@@ -17,7 +17,7 @@ import numpy as np
 
 from caql.actions import ActionSet
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, Status, row_by_row
+from caql.maxq.problem import Problem, Solution, require_support, row_by_row, searched
 from caql.networks import FoldedNetwork, folded_value
 
 GROUPS = (8, 4)
@@ -57,6 +57,8 @@ class CrossEntropy:
 
     name: ClassVar[str] = "cem"
     traceable: ClassVar[bool] = True
+    accepts_rows: ClassVar[bool] = False
+    accepts_integers: ClassVar[bool] = False
 
     iterations: int = 20
     """Most refits for a state."""
@@ -76,6 +78,7 @@ class CrossEntropy:
             raise CaqlError(f"spread = {self.spread} must be positive")
 
     def solve(self, problem: Problem, key: Any) -> Solution:
+        require_support(self, problem.action_set)
         action_set, start, wanted = row_by_row(problem)
         batch, size = start.shape
         noise = jax.random.normal(key, (self.iterations, self.samples, 1, size))
@@ -91,9 +94,7 @@ class CrossEntropy:
         grouped = jax.tree.map(lambda column: column.reshape(-1, group, *column.shape[1:]), rows)
         ended = jax.lax.map(search, grouped)._replace(iteration=None)
         ended = jax.tree.map(lambda column: column.reshape(batch, *column.shape[2:]), ended)
-        status = jnp.where(ended.moving, Status.LIMIT, Status.CONVERGED)
-        status = jnp.where(wanted, status, Status.SKIPPED).astype(jnp.int8)
-        return Solution(ended.actions, ended.values, jnp.full_like(ended.values, jnp.inf), status, ended.work)
+        return searched(problem, ended.actions, ended.values, ended.moving, ended.work)
 
     def _search(
         self,

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from caql.actions import ActionSet
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, Status, row_by_row
+from caql.maxq.problem import Problem, Solution, require_support, row_by_row, searched
 from caql.networks import FoldedNetwork
 
 
@@ -68,6 +68,8 @@ class GradientAscent:
 
     name: ClassVar[str] = "ga"
     traceable: ClassVar[bool] = True
+    accepts_rows: ClassVar[bool] = False
+    accepts_integers: ClassVar[bool] = False
 
     iterations: int = 20
     """Most steps for a state."""
@@ -89,6 +91,7 @@ class GradientAscent:
             raise CaqlError(f"restarts = {self.restarts} must not be negative")
 
     def solve(self, problem: Problem, key: Any) -> Solution:
+        require_support(self, problem.action_set)
         action_set, start, wanted = row_by_row(problem)
         batch, size = start.shape
         tolerance = jnp.broadcast_to(jnp.asarray(problem.tolerance, jnp.float32), (batch,))
@@ -106,11 +109,9 @@ class GradientAscent:
         if copies > 1:
             best = jnp.argmax(values.reshape(copies, batch), axis=0)
             row = best * batch + jnp.arange(batch)
-            actions, values, moving, wanted = actions[row], values[row], moving[row], wanted[:batch]
+            actions, values, moving = actions[row], values[row], moving[row]
             work = work.reshape(copies, batch).sum(axis=0)
-        status = jnp.where(moving, Status.LIMIT, Status.CONVERGED)
-        status = jnp.where(wanted, status, Status.SKIPPED).astype(jnp.int8)
-        return Solution(actions, values, jnp.full_like(values, jnp.inf), status, work)
+        return searched(problem, actions, values, moving, work)
 
     def _ascend(
         self,

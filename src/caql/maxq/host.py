@@ -1,18 +1,19 @@
-"""What every solver on the host needs: float64 arrays, true Q-values, first guesses, and the final verdict.
+"""What every solver on the host needs: float64 arrays, first guesses, and the final verdict.
 
 Solvers outside `jit` compute in NumPy float64 whatever the network's precision, so that their proofs do not
-depend on float32 rounding, and report Q as evaluated here, never as a solver's own model sees it.
+depend on float32 rounding, and report Q as `networks.folded_value` has it, never as a solver's own model sees it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from caql.actions import ActionSet
-from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.problem import Problem, Solution, Status, refused_rows
 from caql.networks import FoldedNetwork
 
 Array = NDArray[np.float64]
@@ -29,15 +30,6 @@ def as_float64(network: FoldedNetwork, action_set: ActionSet) -> tuple[FoldedNet
     return folded, action_set.map(convert)
 
 
-def evaluate(network: FoldedNetwork, actions: Any) -> Array:
-    """Q in float64 of (..., B, d) actions, one row per state -> (..., B)."""
-    hidden = actions @ network.action_weights + network.first_bias
-    for weights, bias in network.later:
-        hidden = np.maximum(hidden, 0.0) @ weights + bias
-    values: Array = hidden[..., 0]
-    return values
-
-
 def first_guess(problem: Problem, box: ActionSet, rows: int) -> Array:
     """The warm start brought into the box, or the box's centre -> (B, d)."""
     guess: Any = box.centre if problem.warm_start is None else np.asarray(problem.warm_start, np.float64)
@@ -50,19 +42,33 @@ def allowed_gap(problem: Problem, values: Array) -> Array:
     """The gap at which a value counts as proved optimal: the larger of the absolute and the relative one."""
     absolute = np.asarray(problem.tolerance, np.float64)
     relative = np.asarray(problem.relative_tolerance, np.float64)
-    return np.broadcast_to(np.maximum(absolute, relative * np.abs(values)), values.shape)
+    with np.errstate(invalid="ignore"):
+        return np.broadcast_to(np.maximum(absolute, relative * np.abs(values)), values.shape)
+
+
+def is_proved(problem: Problem, values: Array, upper: Array) -> NDArray[np.bool_]:
+    """(B,) where the upper bound is within the tolerance of the value, in these very numbers."""
+    with np.errstate(invalid="ignore"):
+        return upper - values <= allowed_gap(problem, values)
 
 
 def conclude(
     problem: Problem, actions: Array, values: Array, upper: Array, stopped: NDArray[Any], work: NDArray[Any]
 ) -> Solution:
-    """The solution with an honest status: optimal where the gap is closed, else `stopped`'s reason."""
+    """The solution with its status: optimal where the gap is closed, else the reason in `stopped`."""
     upper = np.maximum(upper, values)
-    proved = upper - values <= allowed_gap(problem, values)
-    status = np.where(proved, int(Status.OPTIMAL), stopped)
+    status = np.where(is_proved(problem, values, upper), int(Status.OPTIMAL), stopped)
+    refused = np.broadcast_to(refused_rows(_in_numpy(problem), np), status.shape)
+    status = np.where(refused == 0, status, refused)
+    actions = np.where(np.isfinite(actions), actions, 0.0)
+    upper = np.where(status == int(Status.FAILED), np.inf, upper)
     empty = status == int(Status.INFEASIBLE)
     values, upper = (np.where(empty, -np.inf, numbers) for numbers in (values, upper))
     if problem.mask is not None:
         status = np.where(np.asarray(problem.mask), status, int(Status.SKIPPED))
     fields: list[Any] = [actions, values, upper, status.astype(np.int32), work]
     return Solution(*fields)
+
+
+def _in_numpy(problem: Problem) -> Problem:
+    return jax.tree.map(np.asarray, problem)

@@ -1,4 +1,4 @@
-"""The engine on its own: the maximum of any ReLU network of one output over a box, by any of the solvers.
+"""The engine on its own: the maximum of any ReLU network of one output over a set of actions, by any of the solvers.
 
     solution = maximize([(W0, b0), (W1, b1), (W2, b2)], low=-1, high=1, states=x)
 
@@ -7,7 +7,10 @@ Everything a user can get wrong is checked here, once: the solvers behind trust 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caql.actions import ActionSet
-from caql.errors import CaqlError, nearest
-from caql.maxq.host import Array, evaluate
-from caql.maxq.problem import Problem, Solution, Solver
-from caql.maxq.solvers import make_solver
-from caql.networks import FoldedNetwork
+from caql.errors import CaqlError, CaqlWarning
+from caql.maxq.host import Array, is_proved
+from caql.maxq.interrupts import Interrupted
+from caql.maxq.problem import Problem, Solution, Solver, Status
+from caql.maxq.solvers import SOLVERS, make_solver
+from caql.networks import FoldedNetwork, fold_state, folded_value
 
-SOLVERS = ("exact", "scip", "highs", "gurobi", "cplex", "ga", "cem")
+Rows = tuple[ArrayLike, ArrayLike]
+"""A matrix and its right-hand side."""
 
 
 def maximize(
@@ -35,41 +40,71 @@ def maximize(
     warm_start: ArrayLike | None = None,
     threads: int | None = None,
     relative_tolerance: ArrayLike = 0.0,
+    *,
+    time_limit: float | None = None,
+    node_limit: int | None = None,
+    rows: Rows | None = None,
+    equalities: Rows | None = None,
+    integer: Sequence[int] = (),
 ) -> Solution:
-    """max over low <= a <= high of the network's output, for every state at once -> NumPy arrays, one row per state.
+    """max over the admissible actions of the network's output, for every state at once.
+
+    The actions a are those with low <= a <= high, C a <= d for rows = (C, d), E a = f for equalities = (E, f), and
+    whole numbers at the indices `integer`.
 
     layers: `(W, b)` pairs, W of shape (inputs, outputs), ReLU between, a linear output of one unit.
-    low, high: the action box: one number, one per dimension, or one row per state.
+    low, high: the bounds of the actions: one number, one per dimension, or one row per state.
     states: (n,) or (B, n); they are the network's first n inputs and the action the rest.  Without states
         the action is all of the input and the solution has one row.
-    solver: exact, scip, highs, gurobi, cplex, ga, cem, or a solver object.
+    solver: the name of a solver (exact, scip, highs, gurobi, cplex, mip, ga, cem), or a solver object.
     tolerance: absolute gap between value and upper bound at which a state is solved (exact solvers), or
         change in value at which ga and cem come to rest; `relative_tolerance` is the same as a fraction
         of |value|, and the larger of the two counts.  One number, or one per state.
     warm_start: (d,) or (B, d) actions to start from.
     threads: for `exact` the threads over the batch's states, for the MIP solvers those within one state.
+    time_limit, node_limit: seconds and nodes for one state, where the solver has such a limit.
+    rows, equalities: matrices (m, d) or (B, m, d) with right-hand sides (m,) or (B, m).
+    integer: indices of the actions that are whole numbers.
+
+    Returns a `Solution` of float64 NumPy arrays, one row per state; nothing is computed in float32 but by ga and cem.
+    A solver that proves, but had to stop at a limit or failed at some states, warns once (`CaqlWarning`).
+    Bad input raises `CaqlError`.  Ctrl-C raises `caql.Interrupted`, a `KeyboardInterrupt` whose
+    `solution` is the best known so far, within about a second.
     """
+    chosen = _chosen_solver(solver, {"threads": threads, "time_limit": time_limit, "node_limit": node_limit})
     network = _checked_network(layers, states)
-    rows, d = len(network.first_bias), len(network.action_weights)
-    box = _checked_box(low, high, rows, d)
-    guesses = None if warm_start is None else _rows("warm_start", warm_start, rows, d)
+    count, d = len(network.first_bias), len(network.action_weights)
+    action_set = _checked_rows(_checked_box(low, high, count, d), rows, equalities, integer, count)
+    guesses = None if warm_start is None else _rows("warm_start", warm_start, count, d)
     gaps = [
-        _checked_tolerance(name, gap, rows)
+        _checked_tolerance(name, gap, count)
         for name, gap in (("tolerance", tolerance), ("relative_tolerance", relative_tolerance))
     ]
-    chosen = _chosen_solver(solver, threads)
-    fields: list[Any] = [network, box, guesses, *gaps]
-    if not chosen.traceable:
-        solution = chosen.solve(Problem(*fields), None)
-        arrays: list[Any] = [np.asarray(field) for field in solution]
+    began = time.perf_counter()
+    solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
+    _warn_of_limits(chosen, solution, time.perf_counter() - began)
+    return solution
+
+
+def _answer(solver: Solver, problem: Problem) -> Solution:
+    """The solver's answer as NumPy arrays, in float64 whatever it computes in."""
+    if not solver.traceable:
+        try:
+            arrays: list[Any] = [np.asarray(field) for field in solver.solve(problem, None)]
+        except Interrupted as interruption:
+            interruption.solution = Solution(*(np.asarray(field) for field in interruption.solution))
+            raise
         return Solution(*arrays)
-    single = jax.tree.map(lambda array: np.asarray(array, np.float32), Problem(*fields))
-    found: Solution = jax.device_get(_run_traceable(chosen, single, jax.random.key(0)))
+    single = jax.tree.map(lambda array: np.asarray(array, np.float32), problem)
+    found: Solution = jax.device_get(_run_traceable(solver, single, jax.random.key(0)))
     # float32 may have rounded the action across the box's edge, and its value with it.
-    actions: Any = np.clip(np.asarray(found.actions, np.float64), box.low, box.high)
-    values: Any = evaluate(network, actions)
-    upper: Any = np.where(np.isfinite(found.upper), np.maximum(found.upper, values), np.inf)
-    return found._replace(actions=actions, values=values, upper=upper)
+    actions: Any = np.clip(np.asarray(found.actions, np.float64), problem.action_set.low, problem.action_set.high)
+    values: Any = folded_value(problem.network, actions)
+    upper: Any = np.where(np.isfinite(found.upper), np.maximum(found.upper, values), found.upper)
+    broken = (found.status == Status.OPTIMAL) & ~is_proved(problem, values, upper)
+    status: Any = np.where(broken, int(Status.LIMIT), found.status)
+    values = np.where(status == Status.INFEASIBLE, -np.inf, values)
+    return found._replace(actions=actions, values=values, upper=upper, status=status)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -77,21 +112,51 @@ def _run_traceable(solver: Solver, problem: Problem, key: jax.Array) -> Solution
     return solver.solve(problem, key)
 
 
-def _chosen_solver(solver: str | Solver, threads: int | None) -> Solver:
+def _chosen_solver(solver: str | Solver, settings: dict[str, Any]) -> Solver:
+    """The solver, with those of the settings that are not None."""
+    threads = settings["threads"]
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise CaqlError(f"threads = {threads!r} must be a whole number, at least 1")
-    if not isinstance(solver, str):
-        if not isinstance(solver, Solver):
-            raise CaqlError(f"solver = {solver!r} must be a solver object or one of: {', '.join(SOLVERS)}")
-        return solver
-    if solver not in SOLVERS:
-        raise CaqlError(f"solver = {solver!r} is not a solver; {nearest(solver, SOLVERS)}")
-    if solver in ("ga", "cem"):
-        return make_solver(solver)
-    settings: dict[str, object] = {} if threads is None else {"threads": threads}
-    if solver == "exact":
-        return make_solver("exact", **settings)
-    return make_solver("mip", backend=solver, **settings)
+    if isinstance(solver, str):
+        chosen = make_solver(solver)
+    elif isinstance(solver, Solver):
+        chosen = solver
+    else:
+        raise CaqlError(f"solver = {solver!r} must be a solver object or one of: {', '.join(SOLVERS)}")
+    given = {name: value for name, value in settings.items() if value is not None}
+    if not given:
+        return chosen
+    known: list[str] = [field.name for field in dataclasses.fields(chosen)] if dataclasses.is_dataclass(chosen) else []
+    for name, value in given.items():
+        if name not in known:
+            called = solver if isinstance(solver, str) else chosen.name
+            raise CaqlError(f"{name} = {value!r} has no meaning for solver {called!r}; leave it out")
+        if not isinstance(value, int | float):
+            raise CaqlError(f"{name} = {value!r} must be a number")
+    changed: Solver = dataclasses.replace(chosen, **given)  # type: ignore[type-var]
+    return changed
+
+
+def _warn_of_limits(solver: Solver, solution: Solution, seconds: float) -> None:
+    """Say once how many rows are not proved although the solver could, and what would help."""
+    status, work = np.asarray(solution.status), np.asarray(solution.work)
+    limited, failed = status == Status.LIMIT, int(np.sum((status == Status.FAILED) | (status == Status.INFEASIBLE)))
+    if solver.traceable or not (limited.any() or failed):
+        return
+    most, longest = getattr(solver, "node_limit", np.inf), getattr(solver, "time_limit", np.inf)
+    nodes = int(np.sum(limited & (work >= most)))
+    slow = int(np.sum(limited)) - nodes if seconds >= longest else 0
+    close = int(np.sum(limited)) - nodes - slow
+    parts = []
+    if nodes:
+        parts.append(f"{nodes} stopped at node_limit = {most} (raise it)")
+    if slow:
+        parts.append(f"{slow} stopped at time_limit = {longest:g} s (raise it)")
+    if close:
+        parts.append(f"{close} could not be proved to this tolerance in float64 (ask for a larger one)")
+    if failed:
+        parts.append(f"{failed} failed or have no admissible action")
+    warnings.warn(f"of {len(status)} states, {'; '.join(parts)}: see the solution's status", CaqlWarning, stacklevel=3)
 
 
 def _numbers(name: str, value: Any) -> Array:
@@ -133,8 +198,7 @@ def _checked_network(layers: Any, states: Any) -> FoldedNetwork:
         checked.append((weights, bias))
     if checked[-1][0].shape[1] != 1:
         raise CaqlError(f"layers ends in {checked[-1][0].shape[1]} outputs; the last layer must have exactly one")
-    (first, bias), later = checked[0], checked[1:]
-    inputs = len(first)
+    inputs = len(checked[0][0])
     batch = np.zeros((1, 0)) if states is None else _numbers("states", states)
     if batch.ndim not in (1, 2):
         raise CaqlError(f"states has shape {batch.shape}; right would be (n,) or (states, n)")
@@ -144,8 +208,8 @@ def _checked_network(layers: Any, states: Any) -> FoldedNetwork:
         raise CaqlError(
             f"states has {split} columns but the network only {inputs} inputs; no input is left to act with"
         )
-    fields: list[Any] = [batch @ first[:split] + bias, first[split:], tuple(later)]
-    return FoldedNetwork(*fields)
+    both: list[Any] = [tuple(checked), batch]
+    return fold_state(*both)
 
 
 def _rows(name: str, value: Any, rows: int, d: int) -> Array:
@@ -174,6 +238,60 @@ def _checked_box(low: Any, high: Any, rows: int, d: int) -> ActionSet:
     if sides[0].shape != sides[1].shape:
         sides = [np.broadcast_to(side, (rows, d)) for side in sides]
     return ActionSet.box(*sides)
+
+
+def _checked_rows(box: ActionSet, rows: Any, equalities: Any, integer: Any, count: int) -> ActionSet:
+    """The box with rows, equalities and whole numbers; as the box where there are none."""
+    d = box.size
+    matrices, below, above = [], [], []
+    for name, given in (("rows", rows), ("equalities", equalities)):
+        if given is None:
+            continue
+        try:
+            matrix, side = given
+        except (TypeError, ValueError):
+            raise CaqlError(f"{name} must be a pair: a matrix (m, {d}) and its right-hand side (m,)") from None
+        matrix, side = _numbers(f"{name}[0]", matrix), _numbers(f"{name}[1]", side)
+        fits = matrix.ndim in (2, 3) and matrix.shape[-1] == d and side.ndim in (1, 2)
+        fits = fits and matrix.shape[-2] == side.shape[-1]
+        fits = fits and all(array.shape[0] == count for array, plain in ((matrix, 2), (side, 1)) if array.ndim > plain)
+        if not fits:
+            raise CaqlError(
+                f"{name} has a matrix of shape {matrix.shape} and a right-hand side of shape {side.shape}; with {count}"
+                f" state(s) and {d} action dimension(s) right would be (m, {d}) or ({count}, m, {d}),"
+                f" and (m,) or ({count}, m)"
+            )
+        matrices.append(matrix)
+        below.append(np.full_like(side, -np.inf) if name == "rows" else side)
+        above.append(side)
+    whole = _checked_indices(integer, d)
+    if not matrices:
+        return dataclasses.replace(box, integer=whole) if whole else box
+    arrays: dict[str, Any] = {
+        "rows": _stack(matrices, 2),
+        "row_low": _stack(below, 1),
+        "row_high": _stack(above, 1),
+        "auxiliary_low": np.zeros(0),
+        "auxiliary_high": np.zeros(0),
+    }
+    return dataclasses.replace(box, integer=whole, **arrays)
+
+
+def _stack(parts: list[Array], plain: int) -> Array:
+    """Rows below each other; with an axis of states if any part has more than `plain` axes."""
+    count = max(part.shape[0] if part.ndim > plain else 0 for part in parts)
+    if count == 0 and all(part.ndim == plain for part in parts):
+        return np.concatenate(parts)
+    return np.concatenate([np.broadcast_to(part, (count, *part.shape[-plain:])) for part in parts], axis=1)
+
+
+def _checked_indices(integer: Any, d: int) -> tuple[int, ...]:
+    array = np.asarray(integer)
+    if array.size == 0:
+        return ()
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array < 0).any() or (array >= d).any():
+        raise CaqlError(f"integer = {integer!r} must be a list of action indices from 0 to {d - 1}")
+    return tuple(sorted({int(k) for k in array}))
 
 
 def _checked_tolerance(name: str, value: Any, rows: int) -> float | NDArray[np.float64]:

@@ -1,8 +1,11 @@
-"""The contract of the plug-in room: one batched question, max over a of Q(x, a), and its answer.
+"""The contract of the plug-in solvers: one batched question, max over a of Q(x, a), and its answer.
 
 A solver is a frozen dataclass whose fields are its settings.  `traceable` solvers are pure JAX; the others run on the
 host with NumPy arrays, and may have a way into `jit` besides (`solvers.inside_jit`).  Either way the question is a
 `Problem` and the answer a `Solution`; stopping is per state, never by the batch's mean.
+
+A solver never raises for a row that it cannot solve: it flags it.  A number that is not finite in one state's bias,
+bounds, warm start or tolerance is such a row; one in the weights that all states share makes every row one.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 
 from caql.actions import ActionSet
+from caql.errors import CaqlError
 from caql.networks import FoldedNetwork
 
 Array = Any
@@ -29,7 +33,8 @@ class Status(enum.IntEnum):
     LIMIT = 2
     """Iterations, nodes or time ran out; value and upper are the best known."""
     FAILED = 3
-    """The backend broke down; the action is admissible, its value true, nothing more."""
+    """It could not be solved: not a finite number somewhere, or the backend broke down.  The action is inside its
+    bounds, the value is Q there or NaN, and nothing is proved: upper is +inf."""
     SKIPPED = 4
     """Not asked for: the row was masked out by a speed-up."""
     INFEASIBLE = 5
@@ -55,13 +60,64 @@ class Problem(NamedTuple):
     mask: Array | None = None
 
 
-def row_by_row(problem: Problem) -> tuple[ActionSet, Array, Array]:
-    """For traceable solvers: the box, an admissible start and whether it is wanted, spelt out for each state."""
+def refused_rows(problem: Problem, xp: Any) -> Array:
+    """(B,) the status of the rows that no solver can solve, FAILED or INFEASIBLE, and 0 for all others.
+
+    `xp` is the arrays' namespace, jax.numpy or numpy.
+    """
+    network, box = problem.network, problem.action_set
+    shared = [network.action_weights, *(part for layer in network.later for part in layer)]
+    sound = xp.all(xp.isfinite(network.first_bias), axis=-1)
+    for part in shared:
+        sound = sound & xp.all(xp.isfinite(part))
+    for part in (box.low, box.high, *(() if problem.warm_start is None else (problem.warm_start,))):
+        sound = sound & xp.all(xp.isfinite(part), axis=-1)
+    sound = sound & xp.isfinite(problem.tolerance) & xp.isfinite(problem.relative_tolerance)
+    empty = xp.any(box.low > box.high, axis=-1)
+    return xp.where(sound, xp.where(empty, int(Status.INFEASIBLE), 0), int(Status.FAILED))
+
+
+def spread_out(problem: Problem) -> tuple[ActionSet, Array, Array]:
+    """The box, the start in it and whether it is wanted, spelt out for each state."""
     shape = (problem.network.first_bias.shape[0], problem.network.action_weights.shape[0])
     low, high = (jnp.broadcast_to(side, shape) for side in (problem.action_set.low, problem.action_set.high))
     every = ActionSet.box(low, high)
     start = every.centre if problem.warm_start is None else every.clip(problem.warm_start)
     return every, start, jnp.ones(shape[0], bool) if problem.mask is None else problem.mask
+
+
+def row_by_row(problem: Problem) -> tuple[ActionSet, Array, Array]:
+    """As `spread_out`, for traceable solvers; of a row that cannot be solved the box is a point, and it is not wanted.
+
+    `searched` then flags it.
+    """
+    box, start, wanted = spread_out(problem)
+    sound = refused_rows(problem, jnp) == 0
+    start = jnp.where(jnp.isfinite(start), start, box.centre)
+    start = jnp.where(jnp.isfinite(start), start, 0.0)
+    point = sound[:, None]
+    return ActionSet.box(jnp.where(point, box.low, start), jnp.where(point, box.high, start)), start, wanted & sound
+
+
+def searched(problem: Problem, actions: Array, values: Array, moving: Array, work: Array) -> Solution:
+    """For traceable solvers: the solution of a search that proves nothing; `moving`: (B,) which rows had to stop."""
+    status = jnp.where(moving, Status.LIMIT, Status.CONVERGED)
+    status = jnp.where(jnp.isfinite(values), status, Status.FAILED)
+    refused = refused_rows(problem, jnp)
+    status = jnp.where(refused == 0, status, refused)
+    if problem.mask is not None:
+        status = jnp.where(problem.mask, status, Status.SKIPPED)
+    empty = status == Status.INFEASIBLE
+    upper = jnp.where(empty, -jnp.inf, jnp.full_like(values, jnp.inf))
+    return Solution(actions, jnp.where(empty, -jnp.inf, values), upper, status.astype(jnp.int8), work)
+
+
+def require_support(solver: Any, action_set: ActionSet) -> None:
+    """Raise `CaqlError` unless the solver takes such an action set; each solver's `solve` begins with this."""
+    if action_set.rows.shape[-2] and not solver.accepts_rows:
+        raise CaqlError(f"solver {solver.name!r} does not take rows or equalities, only bounds on the actions")
+    if action_set.integer and not solver.accepts_integers:
+        raise CaqlError(f"solver {solver.name!r} does not take whole-numbered actions, only continuous ones")
 
 
 class Solution(NamedTuple):
@@ -80,10 +136,15 @@ class Solution(NamedTuple):
 
 @runtime_checkable
 class Solver(Protocol):
-    """What an agent needs of a solver; `name` is what the user types."""
+    """What an agent needs of a solver; `name` is what the user types.
+
+    `accepts_rows` and `accepts_integers` say which action sets it takes besides boxes.
+    """
 
     name: ClassVar[str]
     traceable: ClassVar[bool]
+    accepts_rows: ClassVar[bool]
+    accepts_integers: ClassVar[bool]
 
     def solve(self, problem: Problem, key: Any) -> Solution:
         """Answer for every row of the batch; `key` is a JAX PRNG key (unused by exact solvers)."""

@@ -1,4 +1,8 @@
-"""The solvers by the name that the user types; each is imported only when it is asked for."""
+"""The solvers by the name that the user types: the only registry; each is imported only when it is asked for.
+
+`mip` is a class with a setting, its backend, and each backend is a name of its own besides: `solver="gurobi"` is
+`mip` with `backend="gurobi"`, and is stored so in a configuration.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +14,47 @@ from typing import Any
 from caql.errors import CaqlError, nearest
 from caql.maxq.problem import Problem, Solution, Solver
 
-SOLVERS = {
-    "ga": "caql.maxq.gradient_ascent:GradientAscent",
-    "cem": "caql.maxq.cross_entropy:CrossEntropy",
+CLASSES = {
     "exact": "caql.maxq.exact.solver:Exact",
     "mip": "caql.maxq.mip.solver:Mip",
+    "ga": "caql.maxq.gradient_ascent:GradientAscent",
+    "cem": "caql.maxq.cross_entropy:CrossEntropy",
 }
+BACKENDS = ("scip", "highs", "gurobi", "cplex")
+"""Those of `mip`."""
+SOLVERS = ("exact", *BACKENDS, "mip", "ga", "cem")
+"""Every name."""
 
 
-def solver_class(name: str) -> type[Any]:
-    """The class behind a name."""
+def solver_class(name: Any) -> type[Any]:
+    """The class behind a name; `CaqlError` for an unknown one."""
     if name not in SOLVERS:
-        raise CaqlError(f"solver = {name!r} is not a solver; {nearest(name, SOLVERS)}")
-    module, attribute = SOLVERS[name].split(":")
+        raise CaqlError(f"solver = {name!r} is not a solver; {nearest(str(name), SOLVERS)}")
+    module, attribute = CLASSES["mip" if name in BACKENDS else name].split(":")
     found: type[Any] = getattr(importlib.import_module(module), attribute)
     return found
+
+
+def implied_settings(name: str) -> dict[str, object]:
+    """The settings that a name stands for besides its class: a backend's name is its backend."""
+    return {"backend": name} if name in BACKENDS else {}
 
 
 def make_solver(name: str, **settings: object) -> Solver:
     """A solver with its settings; unknown settings are named."""
     cls = solver_class(name)
-    fields = [field.name for field in dataclasses.fields(cls)]
+    implied = implied_settings(name)
+    fields = [field.name for field in dataclasses.fields(cls) if field.name not in implied]
     for setting in settings:
         if setting not in fields:
             raise CaqlError(f"solver {name!r} has no setting {setting!r}; {nearest(setting, fields)}")
-    solver: Solver = cls(**settings)
+    solver: Solver = cls(**implied, **settings)
     return solver
+
+
+def proves(name: str) -> bool:
+    """Whether the solver of that name proves what it finds; the others search."""
+    return not solver_class(name).traceable
 
 
 def inside_jit(solver: Solver) -> Callable[[Problem, Any], Solution] | None:

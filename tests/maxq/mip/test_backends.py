@@ -9,12 +9,11 @@ import pytest
 
 from caql.actions import ActionSet
 from caql.errors import CaqlError
-from caql.maxq.host import evaluate
 from caql.maxq.mip import backends
 from caql.maxq.mip.backends import Answer
 from caql.maxq.mip.solver import Mip
 from caql.maxq.problem import Problem, Solver, Status
-from caql.networks import FoldedNetwork
+from caql.networks import FoldedNetwork, folded_value
 
 from ..problems import PROBLEMS, Case, he_layers
 
@@ -60,8 +59,8 @@ def test_stopped_early_value_and_upper_bracket_the_maximum(backend: str) -> None
     assert limited.upper[0] >= limited.values[0]
     # The gap is real: a random search finds nothing above the bound, and the value is one that it can trust.
     samples = np.random.default_rng(0).uniform(-1, 1, (4000, 1, 6))
-    assert evaluate(HARD.folded, samples).max() <= limited.upper[0]
-    assert limited.values[0] == pytest.approx(evaluate(HARD.folded, limited.actions)[0], rel=1e-12)
+    assert folded_value(HARD.folded, samples).max() <= limited.upper[0]
+    assert limited.values[0] == pytest.approx(folded_value(HARD.folded, limited.actions)[0], rel=1e-12)
 
 
 @every_backend
@@ -83,7 +82,7 @@ def test_the_warm_start_is_handed_over(backend: str, monkeypatch: pytest.MonkeyP
 def test_a_hopeless_time_limit_keeps_the_warm_start(backend: str) -> None:
     start = np.random.default_rng(1).uniform(-1, 1, (1, 6))
     found = Mip(backend, time_limit=1e-3).solve(problem(HARD, warm_start=start))
-    assert found.values[0] >= evaluate(HARD.folded, start)[0]
+    assert found.values[0] >= folded_value(HARD.folded, start)[0]
     assert found.status[0] != Status.OPTIMAL
     assert found.upper[0] > found.values[0]
 
@@ -108,7 +107,7 @@ def test_a_broken_backend_flags_its_rows(monkeypatch: pytest.MonkeyPatch, caplog
         found = Mip("scip").solve(problem(MIDDLING, warm_start=start))
     assert found.status.tolist() == [Status.FAILED] * 3
     np.testing.assert_array_equal(found.actions, np.ones((3, 3)))
-    np.testing.assert_allclose(found.values, evaluate(MIDDLING.folded, np.ones((3, 3))))
+    np.testing.assert_allclose(found.values, folded_value(MIDDLING.folded, np.ones((3, 3))))
     assert (found.upper >= TRUTH.values).all()
     assert "licence expired" in caplog.text
 
@@ -132,7 +131,7 @@ def test_a_refuted_bound_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch
     assert found.status.tolist() == [Status.FAILED] * 3
     assert (found.upper >= TRUTH.values).all()
     assert (np.abs(found.actions) <= 1).all()
-    np.testing.assert_allclose(found.values, evaluate(MIDDLING.folded, found.actions))
+    np.testing.assert_allclose(found.values, folded_value(MIDDLING.folded, found.actions))
 
 
 def test_no_solution_falls_back_on_the_centre(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +156,7 @@ def test_masked_rows_are_skipped_and_admissible() -> None:
     found = Mip("highs").solve(problem(MIDDLING, mask=np.array([True, False, True])))
     assert found.status.tolist() == [Status.OPTIMAL, Status.SKIPPED, Status.OPTIMAL]
     assert found.work[1] == 0
-    np.testing.assert_allclose(found.values, evaluate(MIDDLING.folded, found.actions))
+    np.testing.assert_allclose(found.values, folded_value(MIDDLING.folded, found.actions))
     assert found.upper[1] >= TRUTH.values[1]
 
 

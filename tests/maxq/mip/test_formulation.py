@@ -9,8 +9,8 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from caql.actions import ActionSet
 from caql.bounds import METHODS, layer_bounds
-from caql.maxq.host import evaluate
 from caql.maxq.mip.formulation import Model, formulate, ideal_cuts, tighten
+from caql.networks import folded_value
 
 from ..problems import ALL_PROBLEMS, PROBLEMS, Case, he_layers
 from ..sets import random_network, random_sets
@@ -67,7 +67,7 @@ def test_every_action_is_a_point_of_the_model_with_its_q_value(case: Case, metho
             np.testing.assert_allclose(model.action(point), action, rtol=1e-12, atol=1e-15)
             network = case.folded._replace(first_bias=case.folded.first_bias[row])
             scale = 1e-9 * (model.unit + abs(objective(model, point)))
-            assert objective(model, point) == pytest.approx(float(evaluate(network, action)), abs=scale)
+            assert objective(model, point) == pytest.approx(float(folded_value(network, action)), abs=scale)
 
 
 def test_a_wrong_phase_is_not_a_point_of_the_model() -> None:
@@ -129,7 +129,9 @@ def test_cuts_hold_for_every_action_and_lower_the_relaxation() -> None:
     actions = np.concatenate([rng.uniform(-1, 1, (2000, 4)), np.sign(rng.normal(size=(200, 4)))])
     points = np.array([cut.point(action) for action in actions])
     assert (points @ cut.rows.T <= cut.row_upper + 1e-9).all()
-    assert evaluate(case.folded._replace(first_bias=case.folded.first_bias[0]), actions).max() < after < before - 1e-3
+    assert (
+        folded_value(case.folded._replace(first_bias=case.folded.first_bias[0]), actions).max() < after < before - 1e-3
+    )
 
 
 def test_separation_finds_the_most_violated_of_all_subsets() -> None:
@@ -187,8 +189,8 @@ def test_rows_and_whole_numbers_join_the_model() -> None:
         -1, 3
     )
     grid = grid[grid[:, 1] + grid[:, 2] <= 0.5 + 1e-12]
-    best = evaluate(network._replace(first_bias=network.first_bias[0]), grid).max()
-    value = evaluate(network._replace(first_bias=network.first_bias[0]), action)
+    best = folded_value(network._replace(first_bias=network.first_bias[0]), grid).max()
+    value = folded_value(network._replace(first_bias=network.first_bias[0]), action)
     assert best - 1e-6 <= value <= best + 0.2
 
 
@@ -207,7 +209,7 @@ def test_every_admissible_action_is_a_point_of_the_model_and_no_other_is(shape: 
         assert holds(model, point, 1e-8)
         np.testing.assert_allclose(model.action(point), inside[:d], atol=1e-9)
         single = network._replace(first_bias=network.first_bias[state])
-        assert objective(model, point) == pytest.approx(float(evaluate(single, inside[:d])), abs=1e-7)
+        assert objective(model, point) == pytest.approx(float(folded_value(single, inside[:d])), abs=1e-7)
         assert np.abs(model.rows).max() < 1e3
         elsewhere = rng.uniform(hull.low[state], hull.high[state])
         values = np.concatenate([elsewhere, inside[d:]])

@@ -1,7 +1,7 @@
 """What the exact solver is called with: a `Block` of sizes and addresses.
 
-Python (`exact`) and XLA's compiled code (`custom_call`) call the same C function, `branching.solve_block`, with the
-address of a block.
+Python (`solver`) and XLA's compiled code (`xla_call`) call the same C function, `search.solve_block`, with the
+address of a block.  Both sides find a field by name: `block[AT.batch]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """A batch of problems.  Arrays by address: float64, except sizes and counter (int64) and wanted (bytes)."""
+    """A batch of problems, as words of eight bytes.
+
+    Arrays are given by address: float64, except sizes, counter and stop (int64) and wanted (bytes).
+    """
 
     batch: int
     hidden: int
@@ -20,24 +23,34 @@ class Block(NamedTuple):
     parameters: int
     """Length of `flat`."""
     sizes: int
+    """(hidden + 1,): actions, then the hidden layers' units."""
     flat: int
+    """(parameters,): the action weights, then each later layer's weights and bias."""
     first_bias: int
+    """(batch, width)"""
     low: int
+    """(batch, actions), and `high` likewise."""
     high: int
     tolerance: int
     """(2, batch): absolute, relative."""
     wanted: int
+    """(batch,): 1 where a row is asked for; `screen` writes the status of the rows it refuses."""
     counter: int
     """(2,): the next row, and the row to stop before."""
     actions: int
+    """(batch, actions): warm starts, then the answer's actions."""
     answer: int
+    """(batch, 5): value, upper bound, status, nodes, pivots."""
     limits: int
     """(2,) floats: nodes, seconds."""
     threads: int
     """At most so many."""
     itself: int
     """The address of `solve_block`, for the threads that it makes."""
+    stop: int
+    """(1,): when another thread writes anything but 0, every row ends with what is known of it."""
 
 
 FIELDS = len(Block._fields)
-BATCH, WANTED, COUNTER, THREADS, ITSELF = map(Block._fields.index, ("batch", "wanted", "counter", "threads", "itself"))
+AT = Block(*range(FIELDS))
+"""Where each field is, counted in words."""

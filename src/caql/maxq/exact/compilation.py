@@ -3,14 +3,18 @@
 `reassoc` and `contract` let the compiler vectorise sums; NaN and infinity keep their IEEE meaning, because a
 certificate must notice them.  Numba's own cache notices an edit of the file a function lives in, but not of
 the files it calls into; `compiled` therefore stamps each function with the newest of all the solver's files.
+
+This is the one file that knows parts of Numba that its documentation does not promise: `missing_parts` says which
+of them an installed version lacks.  Then everything is compiled through the public interface instead, which takes
+longer and computes the same.
 """
 
 # mypy: disable-error-code="attr-defined,call-overload,untyped-decorator"
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,6 +30,7 @@ end, and a loop over `row[size + i]` that might have to is not vectorised."""
 SOURCES = (
     "compilation.py",
     "block.py",
+    "screen.py",
     "presolve.py",
     "relaxation.py",
     "simplex.py",
@@ -33,8 +38,11 @@ SOURCES = (
     "node.py",
     "search.py",
     "threads.py",
+    "xla_interface.py",
     "xla_call.py",
 )
+OPTIONS = ("_nrt", "no_cpython_wrapper", "no_cfunc_wrapper")
+"""Options of `njit` that are not documented."""
 
 
 def _stamp() -> tuple[float, int]:
@@ -61,25 +69,65 @@ def compiled(function: Function) -> Function:
     return _compile(function, counted=False)
 
 
+@cache
+def missing_parts() -> tuple[str, ...]:
+    """The undocumented parts of Numba that this file uses and the installed version does not have."""
+    from numba.core.caching import FunctionCache
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.cpu import CPUTargetOptions
+    from numba.core.funcdesc import FunctionDescriptor
+
+    missing = [f"the option {name} of njit" for name in OPTIONS if not hasattr(CPUTargetOptions, name)]
+    parts: list[tuple[Any, str]] = [
+        (JITCodeLibrary, "get_pointer_to_function"),
+        (FunctionDescriptor, "llvm_cfunc_wrapper_name"),
+        (FunctionCache(missing_parts.__wrapped__)._cache_file, "_source_stamp"),
+    ]
+    return (*missing, *(name for owner, name in parts if not hasattr(owner, name)))
+
+
+@cache
+def is_known_numba() -> bool:
+    """Whether Numba has everything that `_compile` and `address_of` would like; if not, says so once."""
+    try:
+        missing = missing_parts()
+    except (ImportError, AttributeError) as problem:
+        missing = (str(problem),)
+    if missing:
+        print(
+            f"caql: numba {numba.__version__} lacks {', '.join(missing)}; "
+            "the exact solver is compiled without it, which takes longer",
+            file=sys.stderr,
+        )
+    return not missing
+
+
 def address_of(function: Any) -> int:
     """Where the machine code of a `called_from_c` function lives; compiles it the first time."""
+    if not is_known_numba():
+        made = numba.cfunc(types.int64(types.int64), **PUBLIC)(function.py_func)
+        _KEPT.append(made)
+        return int(made.address)
     function.compile((types.int64,))
     (result,) = function.overloads.values()
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
 
+PUBLIC: dict[str, Any] = {
+    "cache": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nsz"},
+}
+_KEPT: list[Any] = []
+"""Numba frees a C function's machine code with the object."""
+
+
 def _compile(function: Function, counted: bool, called_from_c: bool = False) -> Function:
-    dispatcher = numba.njit(
-        cache=True,
-        nogil=True,
-        error_model="numpy",
-        fastmath={"contract", "reassoc", "nsz"},
-        _nrt=counted,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=not called_from_c,
-    )(function)
-    with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
-        dispatcher._cache._cache_file._source_stamp = _stamp()
+    if not is_known_numba():
+        return cast(Function, numba.njit(nogil=True, **PUBLIC)(function))
+    private = {"_nrt": counted, "no_cpython_wrapper": True, "no_cfunc_wrapper": not called_from_c}
+    dispatcher = numba.njit(nogil=True, **PUBLIC, **private)(function)
+    dispatcher._cache._cache_file._source_stamp = _stamp()
     return cast(Function, dispatcher)
 
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from caql.maxq.exact.block import FIELDS, THREADS
+from caql.maxq.exact.block import AT, FIELDS
 from caql.maxq.exact.compilation import allocating, called_from_c, compiled, pointer, seconds, take
 from caql.maxq.exact.node import Limits, Room, allowed, become_child, begin, evaluate, make_room
 from caql.maxq.exact.presolve import Stack, folded_q
 from caql.maxq.exact.relaxation import Floats, Node
+from caql.maxq.exact.screen import WANTED, screen, set_down
 from caql.maxq.exact.threads import PROBED, join, share_out, unpack
 
-PROVED, LIMITED, BROKEN, SKIPPED = 0, 2, 3, 4
+PROVED, LIMITED, BROKEN = 0, 2, 3
 """Values of `caql.maxq.problem.Status`."""
 
 
@@ -128,8 +129,11 @@ def solve_block(address: int) -> int:
     function above it.
     """
     block = carray(pointer(address), (FIELDS,), np.int64)
-    stack, low, high, tolerance, limits, wanted, counter, actions, answer = unpack(block)
-    helpers = np.empty((max(0, block[THREADS] - 1), FIELDS + 1), np.int64)
+    batch = unpack(block)
+    stack, low, high, tolerance, limits, wanted, counter, actions, answer, stop = batch
+    if counter[0] == 0:  # before any row is taken, so by the first thread alone
+        screen(batch)
+    helpers = np.empty((max(0, block[AT.threads] - 1), FIELDS + 1), np.int64)
     made, solved, began = 0, 0, seconds()
     d = stack.sizes[0]
     neurons, widest = np.int64(0), np.int64(1)
@@ -147,9 +151,9 @@ def solve_block(address: int) -> int:
         b = take(counter)
         if b >= counter[1]:
             break
-        if not wanted[b]:
+        if wanted[b] != WANTED or stop[0] != 0:
             answer[b, 0] = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
-            answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = np.inf, SKIPPED, 0, 0
+            set_down(answer[b], wanted[b])
             continue
         started = seconds()
         if solved == PROBED and helpers.shape[0] > 0:
@@ -188,7 +192,7 @@ def solve_block(address: int) -> int:
                 break
             slot = heap[0]
             key = keys[slot]
-            if key <= cutoff or nodes >= own.nodes or seconds() - started > own.time:
+            if key <= cutoff or nodes >= own.nodes or stop[0] != 0 or seconds() - started > own.time:
                 proved = max(proved, key)
                 status = PROVED if key <= cutoff else LIMITED
                 break

@@ -1,9 +1,9 @@
 """`exact`: max over a of Q(x, a) with a proof, by our own branch and bound (Section 3.1's question, not its MIP).
 
 The state is folded away, so the question is one of a few dozen ReLUs and a handful of actions, and a general
-MIP solver spends its time elsewhere.  `branching` searches over the phases of the ReLUs, `relaxation` holds
-the bounds that the certificate rests on, `simplex` and `tableau` the linear programs, `presolve` what happens once
-per state and `evaluation` what happens at a node.
+MIP solver spends its time elsewhere.  `search` branches on the phases of the ReLUs, `relaxation` holds the
+bounds that the certificate rests on, `simplex` and `tableau` the linear programs, `presolve` what happens once
+per state and `node` what happens at a node; `screen` sorts out the rows that cannot be solved.
 All of these are compiled by Numba on first use, never at import, and kept on disk.
 
 Rows of a batch are independent, so the answer does not depend on the number of threads.
@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from caql.errors import CaqlError
 from caql.maxq.exact.block import FIELDS, Block
-from caql.maxq.problem import Problem, Solution
+from caql.maxq.interrupts import Interrupted, interruptible
+from caql.maxq.problem import Problem, Solution, require_support
 
 Floats = NDArray[np.float64]
 _compilation = threading.Lock()
@@ -41,11 +42,13 @@ class Exact:
     time_limit: seconds per state, likewise.
     threads: at most this many; None lets the amount of work decide.
 
-    A tolerance below the rounding error of Q (about 1e-13 of its scale) is honoured in the only honest way: `LIMIT`.
+    A tolerance below the rounding error of Q (about 1e-13 of its scale) cannot be proved: the status is `LIMIT`.
     """
 
     name: ClassVar[str] = "exact"
     traceable: ClassVar[bool] = False
+    accepts_rows: ClassVar[bool] = False
+    accepts_integers: ClassVar[bool] = False
 
     node_limit: int = 100_000
     time_limit: float = 60.0
@@ -60,14 +63,19 @@ class Exact:
             raise CaqlError(f"threads = {self.threads} must be at least 1, or None")
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002 - nothing here is random
-        """Answer for every row, as NumPy arrays; `key` is not used."""
+        """Answer for every row, as NumPy arrays; `key` is not used.
+
+        Ctrl-C ends the search within a moment: `Interrupted`, with what is known of every row.
+        Arrays whose shapes do not fit each other raise `CaqlError`.
+        """
+        require_support(self, problem.action_set)
         first_bias = np.asarray(problem.network.first_bias)
         if first_bias.ndim != 2:
             raise CaqlError(f"network.first_bias has shape {first_bias.shape}, but must have a row for each state")
         batch, width = first_bias.shape
         sizes, parameters = _layers(problem, width)
         d = sizes[0]
-        # One array holds all the numbers: few calls, and one look for what is not finite.
+        # One array holds all the numbers, so that few calls of NumPy are needed.
         start = problem.warm_start
         fields: list[tuple[str, Any, tuple[int, ...]]] = [
             ("network.first_bias", first_bias, (batch, width)),
@@ -80,18 +88,17 @@ class Exact:
         spare = 2 + 5 * batch
         views, starts, numbers = _gather([*parameters, *fields], spare)
         _, low, high, _, _, actions = views[len(parameters) :]
-        if (low > high).any():
-            raise CaqlError("action_set.low must not exceed action_set.high in any action dimension")
         if start is None:
-            actions[...] = 0.5 * (low + high)
+            with np.errstate(invalid="ignore", over="ignore"):
+                actions[...] = 0.5 * (low + high)
         else:
             np.minimum(np.maximum(actions, low, out=actions), high, out=actions)
         used = numbers.size - spare
         numbers[used : used + 2] = self.node_limit, self.time_limit
         answer = numbers[used + 2 :].reshape((batch, 5))
-        wanted = np.empty(batch, np.bool_)
+        wanted = np.empty(batch, np.bool_)  # `screen` writes other bytes into it
         wanted[...] = True if problem.mask is None else np.asarray(problem.mask)
-        integers = np.empty(FIELDS + len(sizes) + 2, np.int64)
+        integers = np.empty(FIELDS + len(sizes) + 3, np.int64)
         # An address costs a microsecond, so there are three of them, and the rest is counting.
         here, there = integers.ctypes.data, numbers.ctypes.data
         flat, first, lows, highs, gaps, _, points = (there + 8 * at for at in [0, *starts[len(parameters) :]])
@@ -108,26 +115,35 @@ class Exact:
             tolerance=gaps,
             wanted=wanted.ctypes.data,
             counter=here + 8 * (FIELDS + len(sizes)),
+            stop=here + 8 * (FIELDS + len(sizes) + 2),
             actions=points,
             answer=there + 8 * (used + 2),
             limits=there + 8 * used,
             threads=self.threads or os.cpu_count() or 1,
             itself=entry_address(),
         )
-        integers[:] = (*block, *sizes, 0, batch)
-        entry()(here)
+        integers[:] = (*block, *sizes, 0, batch, 0)
+        call = entry()
+        with interruptible(lambda: integers.__setitem__(-1, 1)) as attempt:
+            call(here)
+        if attempt.interrupted and integers[-3] < batch:  # before the first row was taken: nothing is known
+            raise KeyboardInterrupt
         status = answer[:, 2].astype(np.int32)
-        return Solution(actions.copy(), answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))
+        values, upper = answer[:, 0].copy(), answer[:, 1].copy()
+        solution = Solution(actions.copy(), values, upper, status, answer[:, 3].astype(np.int64))
+        if attempt.interrupted:
+            raise Interrupted(solution)
+        return solution
 
     def inside_jit(self) -> Callable[[Problem, Any], Solution] | None:
-        """What compiled code calls instead of `solve`, in float32; only on the CPU."""
+        """What compiled code calls instead of `solve`, in float32; None where it cannot (another XLA, or no CPU)."""
         import jax
 
         if jax.default_backend() != "cpu":
             return None
-        from caql.maxq.exact.xla_call import solve
+        from caql.maxq.exact.xla_call import register, solve
 
-        return partial(solve, self)
+        return partial(solve, self) if register() else None
 
 
 def _gather(parts: list[tuple[str, Any, tuple[int, ...]]], spare: int) -> tuple[list[Floats], list[int], Floats]:
@@ -145,9 +161,6 @@ def _gather(parts: list[tuple[str, Any, tuple[int, ...]]], spare: int) -> tuple[
         except ValueError:
             raise CaqlError(f"{name} has shape {np.shape(values)}, which does not fit {shape}") from None
         views.append(view)
-    if not np.isfinite(numbers[: ends[-1]]).all():
-        name = next(name for (name, _, _), view in zip(parts, views, strict=True) if not np.isfinite(view).all())
-        raise CaqlError(f"{name} must be finite, but has NaN or infinite entries")
     return views, ends[:-1], numbers
 
 
@@ -175,7 +188,7 @@ def _layers(problem: Problem, width: int) -> tuple[list[int], list[tuple[str, An
 
 @cache
 def entry() -> Any:
-    """`branching.solve_block` as a C function of one address; only a compilation lasts long enough to be announced."""
+    """`search.solve_block` as a C function of one address; only a compilation lasts long enough to be announced."""
     with _compilation:
         notice = threading.Timer(
             1.5, lambda: print("compiling the exact solver, once ...", file=sys.stderr, flush=True)

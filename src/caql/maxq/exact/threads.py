@@ -15,7 +15,7 @@ from numba import carray
 from numba.core import types
 from numpy.typing import NDArray
 
-from caql.maxq.exact.block import BATCH, FIELDS, ITSELF, THREADS
+from caql.maxq.exact.block import AT, FIELDS
 from caql.maxq.exact.compilation import allocating, pointer
 from caql.maxq.exact.presolve import Stack
 from caql.maxq.exact.relaxation import Floats
@@ -27,8 +27,8 @@ WORTH_A_THREAD = 2e-4
 PROBED = 1
 """Rows solved alone before that is decided."""
 
-
 Words = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 if CAN_SHARE:
     _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
@@ -43,52 +43,54 @@ class Batch(NamedTuple):
     high: Floats
     tolerance: Floats
     limits: Floats
-    wanted: NDArray[np.bool_]
+    wanted: Bytes
     counter: Words
     actions: Floats
     answer: Floats
+    stop: Words
 
 
 @allocating
 def unpack(block: Words) -> Batch:
     """The arrays behind the addresses."""
-    batch, hidden, width, parameters = block[0], block[1], block[2], block[3]
-    sizes = carray(pointer(block[4]), (hidden + 1,), np.int64)
+    batch, width, parameters = block[AT.batch], block[AT.width], block[AT.parameters]
+    sizes = carray(pointer(block[AT.sizes]), (block[AT.hidden] + 1,), np.int64)
     d = sizes[0]
     return Batch(
         Stack(
             sizes,
-            carray(pointer(block[5]), (parameters,), np.float64),
-            carray(pointer(block[6]), (batch, width), np.float64),
+            carray(pointer(block[AT.flat]), (parameters,), np.float64),
+            carray(pointer(block[AT.first_bias]), (batch, width), np.float64),
         ),
-        carray(pointer(block[7]), (batch, d), np.float64),
-        carray(pointer(block[8]), (batch, d), np.float64),
-        carray(pointer(block[9]), (2, batch), np.float64),
-        carray(pointer(block[14]), (2,), np.float64),
-        carray(pointer(block[10]), (batch,), np.bool_),
-        carray(pointer(block[11]), (2,), np.int64),
-        carray(pointer(block[12]), (batch, d), np.float64),
-        carray(pointer(block[13]), (batch, 5), np.float64),
+        carray(pointer(block[AT.low]), (batch, d), np.float64),
+        carray(pointer(block[AT.high]), (batch, d), np.float64),
+        carray(pointer(block[AT.tolerance]), (2, batch), np.float64),
+        carray(pointer(block[AT.limits]), (2,), np.float64),
+        carray(pointer(block[AT.wanted]), (batch,), np.uint8),
+        carray(pointer(block[AT.counter]), (2,), np.int64),
+        carray(pointer(block[AT.actions]), (batch, d), np.float64),
+        carray(pointer(block[AT.answer]), (batch, 5), np.float64),
+        carray(pointer(block[AT.stop]), (1,), np.int64),
     )
 
 
 @allocating
-def share_out(block: Words, elapsed: float, wanted: NDArray[np.bool_], first: int, helpers: Words) -> int:
+def share_out(block: Words, elapsed: float, wanted: Bytes, first: int, helpers: Words) -> int:
     """Make threads for the rows from `first` on if they are worth it, given the time that `PROBED` rows took.
 
     `helpers` has a row for each: its own block, and its handle.  Returns how many were made.
     """
     left = 0
-    for b in range(first, block[BATCH]):
-        left += wanted[b]
+    for b in range(first, block[AT.batch]):
+        left += wanted[b] == 1
     worth = np.int64(elapsed / PROBED * left / WORTH_A_THREAD)
     made = 0
     for helper in range(min(helpers.shape[0], left - 1, worth)):
         for field in range(FIELDS):
             helpers[helper, field] = block[field]
-        helpers[helper, THREADS] = 1
+        helpers[helper, AT.threads] = 1
         row = np.int64(helpers[helper].ctypes.data)
-        if not CAN_SHARE or _create(row + 8 * FIELDS, 0, block[ITSELF], row) != 0:
+        if not CAN_SHARE or _create(row + 8 * FIELDS, 0, block[AT.itself], row) != 0:
             break
         made += 1
     return made

@@ -1,8 +1,11 @@
 """The exact solver inside `jit`: a call that XLA's compiled code makes by itself, without returning to Python.
 
 An epoch's minibatches can then be one scan with the proof inside, as they are with gradient ascent.  XLA hands a
-`CallFrame` to the functions registered with it, whose C layout it keeps stable; `serve` reads that frame,
-widens the numbers to float64, and leaves the rest to `branching.solve_block`.
+`CallFrame` to the functions registered with it (`xla_interface` has its layout); `serve` reads that frame,
+widens the numbers to float64, and leaves the rest to `search.solve_block`.
+
+The answer is float32 again.  Upper bounds are rounded up, so that they stay proofs, and a row is called optimal only
+if the numbers returned, not those before rounding, are within the tolerance of each other.
 
 Only for the CPU: elsewhere the solver runs on the host, between two compiled halves of a training step.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from functools import cache
 from typing import Any
 
@@ -24,30 +28,44 @@ from numba import carray
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from caql.maxq.exact.block import COUNTER, FIELDS, ITSELF, THREADS, WANTED, Block
+from caql.maxq.exact.block import AT, FIELDS
 from caql.maxq.exact.compilation import address_of, allocating, called_from_c, pointer
 from caql.maxq.exact.solver import entry_address
-from caql.maxq.problem import Problem, Solution, Status, row_by_row
+from caql.maxq.exact.xla_interface import (
+    METADATA_EXTENSION,
+    VERSION,
+    Buffer,
+    CallFrame,
+    Extension,
+    Metadata,
+    difference,
+    word,
+)
+from caql.maxq.problem import Problem, Solution, Status, require_support, spread_out
 
 TARGET = "caql_exact"
-FAILED = int(Status.FAILED)
+OPTIMAL, LIMIT = int(Status.OPTIMAL), int(Status.LIMIT)
 FIXED = 8
 """Operands besides the later layers: first bias, action weights, low, high, start, tolerances, limits, wanted."""
-SIZES, ANSWER = Block._fields.index("sizes"), Block._fields.index("answer")
-RECEIVES = np.array(
-    [Block._fields.index(n) for n in ("first_bias", "flat", "low", "high", "actions", "tolerance", "limits")]
-)
+RECEIVES = np.array([AT.first_bias, AT.flat, AT.low, AT.high, AT.actions, AT.tolerance, AT.limits])
 """Which fields of the block the operands go to; all but the first layer's bias go to `flat`."""
 
 SOLVER = "caql_solve_block"
-"""The name under which compiled code finds `branching.solve_block`."""
+"""The name under which compiled code finds `search.solve_block`."""
 
 _solve_block = types.ExternalFunction(SOLVER, types.int64(types.int64))
 
-# Where things lie in the frames of XLA's C interface (c_api.h), in words of eight bytes.
-_EXTENSION, _API, _ARGUMENTS, _ARGUMENT_LIST, _RESULT_LIST = 1, 2, 7, 9, 14
-_METADATA, _METADATA_TYPE = 3, 1
-_DATA, _RANK, _DIMENSIONS = 3, 4, 5
+# Where things lie in XLA's structures, in words of eight bytes.
+_FRAME = ctypes.sizeof(CallFrame) // 8
+_EXTENSION = word(CallFrame, "extension_start")
+_ARGUMENTS, _ARGUMENT_LIST = word(CallFrame, "args", "size"), word(CallFrame, "args", "values")
+_RESULT_LIST = word(CallFrame, "rets", "values")
+_EXTENSION_TYPE, _METADATA = word(Extension, "type"), word(Extension, "metadata")
+_METADATA_VERSION, _TRAITS = word(Metadata, "api_version", "major_version"), word(Metadata, "traits")
+_DATA, _RANK, _DIMENSIONS = word(Buffer, "data"), word(Buffer, "rank"), word(Buffer, "dims")
+_BUFFER = ctypes.sizeof(Buffer) // 8
+_DECLARED = VERSION[0] + (VERSION[1] << 32)
+"""The two halves of a word: major and minor version."""
 
 
 @intrinsic
@@ -69,64 +87,81 @@ def words(address: int, count: int) -> np.ndarray:
 
 
 @allocating
-def widen(buffer: int, count: int, target: np.ndarray, start: int) -> bool:
-    """Copy a buffer of floats into a vector of doubles; whether all of them are finite."""
-    source = carray(pointer(words(buffer, 6)[_DATA]), (count,), np.float32)
-    finite = True
-    for i in range(count):
-        value = np.float64(source[i])
-        finite = finite and np.isfinite(value)
-        target[start + i] = value
-    return finite
+def buffer_data(buffer: int) -> int:
+    """Where a buffer's numbers are."""
+    return words(buffer, _BUFFER)[_DATA]
 
 
 @allocating
-def write_down(results: np.ndarray, found: np.ndarray, actions: np.ndarray, finite: bool) -> None:
+def dimension(buffer: int, axis: int) -> int:
+    """The length of a buffer along an axis."""
+    return words(words(buffer, _BUFFER)[_DIMENSIONS], axis + 1)[axis]
+
+
+@allocating
+def widen(buffer: int, target: np.ndarray, start: int) -> int:
+    """Copy a buffer of floats into a vector of doubles; how many there were."""
+    count = 1
+    for axis in range(words(buffer, _BUFFER)[_RANK]):
+        count *= dimension(buffer, axis)
+    source = carray(pointer(buffer_data(buffer)), (count,), np.float32)
+    for i in range(count):
+        target[start + i] = np.float64(source[i])
+    return count
+
+
+@allocating
+def write_down(results: np.ndarray, found: np.ndarray, actions: np.ndarray, tolerance: np.ndarray) -> None:
     """Actions, values, upper bounds, status and nodes as XLA's results; rounding never narrows what is proved."""
     batch = found.shape[0]
-    action_results = carray(pointer(words(results[0], 6)[_DATA]), (actions.size,), np.float32)
-    values = carray(pointer(words(results[1], 6)[_DATA]), (batch,), np.float32)
-    upper = carray(pointer(words(results[2], 6)[_DATA]), (batch,), np.float32)
-    status = carray(pointer(words(results[3], 6)[_DATA]), (batch,), np.int32)
-    work = carray(pointer(words(results[4], 6)[_DATA]), (batch,), np.int32)
+    action_results = carray(pointer(buffer_data(results[0])), (actions.size,), np.float32)
+    values = carray(pointer(buffer_data(results[1])), (batch,), np.float32)
+    upper = carray(pointer(buffer_data(results[2])), (batch,), np.float32)
+    status = carray(pointer(buffer_data(results[3])), (batch,), np.int32)
+    work = carray(pointer(buffer_data(results[4])), (batch,), np.int32)
     for i in range(actions.size):
         action_results[i] = np.float32(actions[i])
     for b in range(batch):
-        values[b] = np.float32(found[b, 0]) if finite else np.float32(np.nan)
-        bound = np.float32(found[b, 1]) if finite else np.float32(np.inf)
-        upper[b] = bound if bound >= found[b, 1] else np.nextafter(bound, np.float32(np.inf))
-        status[b] = np.int32(found[b, 2]) if finite else FAILED
-        work[b] = np.int32(found[b, 3])
+        value, bound = np.float32(found[b, 0]), np.float32(found[b, 1])
+        if bound < found[b, 1]:
+            bound = np.nextafter(bound, np.float32(np.inf))
+        values[b], upper[b], work[b] = value, bound, np.int32(found[b, 3])
+        status[b] = np.int32(found[b, 2])
+        if status[b] == OPTIMAL:
+            # Once exactly, and once as whoever compares the float32 numbers would.
+            exact = np.float64(bound) - np.float64(value) <= max(
+                tolerance[b], tolerance[batch + b] * abs(np.float64(value))
+            )
+            single = np.float32(tolerance[batch + b]) * abs(value)
+            if not (exact and np.float32(bound - value) <= max(np.float32(tolerance[b]), single)):
+                status[b] = LIMIT
 
 
 @called_from_c
 def serve(frame: int) -> int:
     """XLA's question answered; 0 is its sign that nothing went wrong."""
-    call = words(frame, 15)
+    call = words(frame, _FRAME)
     if call[_EXTENSION] != 0:
-        extension = words(call[_EXTENSION], 4)
-        if np.int32(extension[1]) == _METADATA_TYPE:  # asked once: which version of the interface is this for?
-            answer = words(extension[_METADATA], 6)
-            # The fields read here are in every version, so this is for the one that asks.
-            answer[3] = words(call[_API], 5)[4]
-            answer[4] = 0
-            answer[5] = 0
+        extension = words(call[_EXTENSION], _METADATA + 1)
+        if np.int32(extension[_EXTENSION_TYPE]) == METADATA_EXTENSION:  # which version of the interface is this for?
+            answer = words(extension[_METADATA], _TRAITS + 1)
+            answer[_METADATA_VERSION] = _DECLARED
+            carray(pointer(extension[_METADATA]), (2 * _TRAITS + 1,), np.int32)[2 * _TRAITS] = 0
             return 0
     count = call[_ARGUMENTS]
     arguments, results = words(call[_ARGUMENT_LIST], count), words(call[_RESULT_LIST], 5)
-    shape = words(words(arguments[0], 6)[_DIMENSIONS], 2)
-    batch, width = shape[0], shape[1]
-    d = words(words(arguments[1], 6)[_DIMENSIONS], 2)[0]
+    batch, width, d = dimension(arguments[0], 0), dimension(arguments[0], 1), dimension(arguments[1], 0)
     hidden = (count - FIXED) // 2
-    # One array of integers: the block, the sizes, the counter.  Numba frees an array after its last use, and an
-    # address is not a use, so these two arrays are read once more after the solver has returned.
-    integers = np.zeros(FIELDS + hidden + 3, np.int64)
+    # One array of integers: the block, the sizes, the counter, the sign to stop, which nobody gives, and the bytes of
+    # `wanted`, which `screen` writes into and which are therefore a copy.  Numba frees an array after its last use,
+    # and an address is not a use, so the two arrays are read once more after the solver has returned.
+    integers = np.zeros(FIELDS + hidden + 4 + (batch + 7) // 8, np.int64)
     integers[FIELDS] = d
     parameters = d * width
     for layer in range(hidden):
-        matrix = words(words(arguments[2 + 2 * layer], 6)[_DIMENSIONS], 2)
-        integers[FIELDS + 1 + layer] = matrix[0]
-        parameters += (matrix[0] + 1) * matrix[1]
+        units = dimension(arguments[2 + 2 * layer], 0)
+        integers[FIELDS + 1 + layer] = units
+        parameters += (units + 1) * dimension(arguments[2 + 2 * layer], 1)
     counter = FIELDS + 1 + hidden
     integers[counter + 1] = batch
     # One array of numbers: the operands one after the other, then room for the answer.
@@ -135,46 +170,56 @@ def serve(frame: int) -> int:
     for size in operands:
         total += size
     numbers = np.zeros(total)
-    start = np.int64(numbers.ctypes.data)
-    here = np.int64(integers.ctypes.data)
-    finite = True
+    start, here = np.int64(numbers.ctypes.data), np.int64(integers.ctypes.data)
     offset, operand = 0, 0
     for field in range(len(operands)):
         integers[RECEIVES[field]] = start + 8 * offset
-        end = offset + operands[field]
-        while offset < end:
-            size = 1
-            for dimension in range(words(arguments[operand], 6)[_RANK]):
-                size *= words(words(arguments[operand], 6)[_DIMENSIONS], 2)[dimension]
-            finite = widen(arguments[operand], size, numbers, offset) and finite
-            offset += size
+        for _ in range(1 + 2 * hidden if field == 1 else 1):
+            offset += widen(arguments[operand], numbers, offset)
             operand += 1
-    integers[0], integers[1], integers[2], integers[3] = batch, hidden, width, parameters
-    integers[SIZES] = here + 8 * FIELDS
-    integers[COUNTER] = here + 8 * counter
-    integers[WANTED] = words(arguments[operand], 6)[_DATA]
-    integers[ANSWER] = start + 8 * offset
-    integers[THREADS] = np.int64(numbers[offset - 1])
-    integers[ITSELF] = address_of_solver()
-    if finite:
-        _solve_block(here)
-    actions = offset - operands[6] - operands[5] - operands[4]
-    write_down(results, numbers[offset:].reshape((integers[0], 5)), numbers[actions : actions + operands[4]], finite)
+    wanted = carray(pointer(here + 8 * (counter + 3)), (batch,), np.uint8)
+    asked = carray(pointer(buffer_data(arguments[count - 1])), (batch,), np.uint8)
+    for b in range(batch):
+        wanted[b] = asked[b]
+    integers[AT.batch], integers[AT.hidden], integers[AT.width] = batch, hidden, width
+    integers[AT.parameters], integers[AT.sizes] = parameters, here + 8 * FIELDS
+    integers[AT.counter], integers[AT.stop] = here + 8 * counter, here + 8 * (counter + 2)
+    integers[AT.wanted], integers[AT.answer] = here + 8 * (counter + 3), start + 8 * offset
+    integers[AT.threads] = np.int64(numbers[offset - 1])
+    integers[AT.itself] = address_of_solver()
+    _solve_block(here)
+    tolerance = offset - operands[6] - operands[5]
+    write_down(
+        results,
+        numbers[offset:].reshape((integers[AT.batch], 5)),
+        numbers[tolerance - operands[4] : tolerance],
+        numbers[tolerance : tolerance + operands[5]],
+    )
     return 0
 
 
 @cache
-def register() -> None:
-    """Tell XLA of `serve`; compiles it, or reads it from the disk, the first time."""
+def register() -> bool:
+    """Tell XLA of `serve`, compiled or read from the disk; False, and a sentence, where its interface is another."""
+    reason = difference()
+    if reason is not None:
+        print(
+            f"caql: jax {jax.__version__} has another call interface than the exact solver was written for: {reason}; "
+            "the solver runs outside jit, which takes longer",
+            file=sys.stderr,
+        )
+        return False
     llvmlite.binding.add_symbol(SOLVER, entry_address())
     function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address_of(serve))
     jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(function), platform="cpu")
+    return True
 
 
 def solve(solver: Any, problem: Problem, key: Any) -> Solution:  # noqa: ARG001 - nothing here is random
     """`solver`, an `Exact`, for traced arrays, in float32: upper bounds are rounded up, the rest to nearest."""
+    require_support(solver, problem.action_set)
     register()
-    box, start, wanted = row_by_row(problem)
+    box, start, wanted = spread_out(problem)
     batch, d = start.shape
     tolerance = jnp.stack([jnp.broadcast_to(each, batch) for each in (problem.tolerance, problem.relative_tolerance)])
     limits = np.array([solver.node_limit, solver.time_limit, solver.threads or os.cpu_count() or 1], np.float32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caql.errors import CaqlError
+from caql.maxq.interrupts import interruptible
 from caql.maxq.mip.formulation import Model
 
 Array = NDArray[np.float64]
@@ -33,11 +35,15 @@ class Limits(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A solver's best point (None if it has none), its bound on the objective with offset, and its nodes."""
+    """A solver's best point (None if it has none), its bound on the objective with offset, and its nodes.
+
+    `interrupted`: by Ctrl-C; the rest is what was known then.
+    """
 
     point: Array | None
     bound: float
     nodes: int
+    interrupted: bool = False
 
 
 def require_backend(backend: str) -> None:
@@ -79,6 +85,33 @@ def highs_relaxation(model: Model) -> Array | None:
     return np.array(solver.getSolution().col_value)
 
 
+def _run_highs(solver: Any) -> bool:
+    """Run it; whether Ctrl-C ended it.
+
+    HiGHS asks a Python function whether to stop, in which Python would raise `KeyboardInterrupt`, and all that was
+    found would be lost.  So where Ctrl-C may come, it runs in a thread, which Python does not interrupt.
+    """
+    ended = threading.Event()  # `Thread.join` does not survive being interrupted
+
+    def run() -> None:
+        try:
+            solver.run()
+        finally:
+            ended.set()
+
+    with interruptible(solver.cancelSolve) as attempt:
+        if attempt.listening:
+            solver.HandleUserInterrupt = True
+            threading.Thread(target=run).start()
+            ended.wait()
+        else:
+            solver.run()
+    if attempt.interrupted:
+        solver.cancelSolve()
+        ended.wait()
+    return attempt.interrupted
+
+
 def _highs(model: Model, limits: Limits, start: Array | None) -> Answer:
     import highspy
 
@@ -92,17 +125,18 @@ def _highs(model: Model, limits: Limits, start: Array | None) -> Answer:
     solver.setOptionValue("mip_feasibility_tolerance", FEASIBILITY)
     if start is not None:
         solver.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
-    solver.run()
+    interrupted = _run_highs(solver)
     info = solver.getInfo()
     solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     point = np.array(solver.getSolution().col_value) if solved else None
-    if solver.getModelStatus() not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit):
+    ends = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt)
+    if solver.getModelStatus() not in ends:
         raise RuntimeError(f"HiGHS stopped with {solver.modelStatusToString(solver.getModelStatus())!r}")
     # With rows but no unstable neuron it is a linear program, of which HiGHS gives no MIP bound.
     ended = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
     value = info.objective_function_value if ended else np.inf
     bound = info.mip_dual_bound if model.integrality.any() else value
-    return Answer(point, bound, int(info.mip_node_count))
+    return Answer(point, bound, int(info.mip_node_count), interrupted)
 
 
 def _scip(model: Model, limits: Limits, start: Array | None) -> Answer:
@@ -147,14 +181,15 @@ def _scip(model: Model, limits: Limits, start: Array | None) -> Answer:
         for variable, value in zip(variables, start.tolist(), strict=True):
             solver.setSolVal(solution, variable, value)
         solver.addSol(solution)
-    solver.optimize()
-    if solver.getStatus() not in ("optimal", "gaplimit", "timelimit"):
+    with interruptible(solver.interruptSolve) as attempt:
+        solver.optimizeNogil()  # so that another thread can interrupt it
+    if solver.getStatus() not in ("optimal", "gaplimit", "timelimit", "userinterrupt"):
         raise RuntimeError(f"SCIP stopped with status {solver.getStatus()!r}")
     point = None
     if solver.getNSols():
         best = solver.getBestSol()
         point = np.array([solver.getSolVal(best, variable) for variable in variables])
-    return Answer(point, solver.getDualbound(), int(solver.getNTotalNodes()))
+    return Answer(point, solver.getDualbound(), int(solver.getNTotalNodes()), attempt.interrupted)
 
 
 @functools.cache
@@ -180,10 +215,13 @@ def _gurobi(model: Model, limits: Limits, start: Array | None) -> Answer:
         solver.Params.FeasibilityTol = solver.Params.OptimalityTol = solver.Params.IntFeasTol = FEASIBILITY
         if start is not None:
             columns.Start = start
-        solver.optimize()
-        if solver.Status not in (gurobipy.GRB.OPTIMAL, gurobipy.GRB.TIME_LIMIT):
+        with interruptible(solver.terminate) as attempt:
+            solver.optimize()
+        if solver.Status not in (gurobipy.GRB.OPTIMAL, gurobipy.GRB.TIME_LIMIT, gurobipy.GRB.INTERRUPTED):
             raise RuntimeError(f"Gurobi stopped with status {solver.Status}")
-        return Answer(columns.X if solver.SolCount else None, solver.ObjBound, int(solver.NodeCount))
+        # Gurobi and CPLEX catch Ctrl-C themselves.
+        interrupted = attempt.interrupted or solver.Status == gurobipy.GRB.INTERRUPTED
+        return Answer(columns.X if solver.SolCount else None, solver.ObjBound, int(solver.NodeCount), interrupted)
 
 
 def _cplex(model: Model, limits: Limits, start: Array | None) -> Answer:
@@ -221,10 +259,15 @@ def _cplex(model: Model, limits: Limits, start: Array | None) -> Answer:
         if start is not None:
             point = cplex.SparsePair(list(range(len(start))), start.tolist())
             solver.MIP_starts.add(point, solver.MIP_starts.effort_level.check_feasibility)
-        solver.solve()
+        aborter = solver.use_aborter(cplex.Aborter())
+        with interruptible(aborter.abort) as attempt:
+            solver.solve()
         found = np.array(solver.solution.get_values()) if solver.solution.is_primal_feasible() else None
         bound = solver.solution.MIP.get_best_objective()
-        return Answer(found, bound, int(solver.solution.progress.get_num_nodes_processed()))
+        ends = solver.solution.status
+        aborted = solver.solution.get_status() in (ends.MIP_abort_feasible, ends.MIP_abort_infeasible)
+        nodes = int(solver.solution.progress.get_num_nodes_processed())
+        return Answer(found, bound, nodes, attempt.interrupted or aborted)
 
 
 BACKENDS: dict[str, Callable[[Model, Limits, Array | None], Answer]] = {

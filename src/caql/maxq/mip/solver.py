@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from caql.actions import ActionSet
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
-from caql.maxq.host import allowed_gap, as_float64, conclude, evaluate, first_guess
+from caql.maxq.host import as_float64, conclude, first_guess, is_proved
+from caql.maxq.interrupts import Interrupted
 from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
 from caql.maxq.mip.formulation import Model, formulate, tighten
-from caql.maxq.problem import Problem, Solution, Status
+from caql.maxq.problem import Problem, Solution, Status, require_support
+from caql.networks import folded_value
 
 Array = NDArray[np.float64]
 
@@ -59,6 +61,7 @@ class Mip:
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002  (the protocol's)
         """Each wanted row by its own model; see the module's docstring for what the rows' status means."""
+        require_support(self, problem.action_set)
         require_backend(self.backend)
         network, given = as_float64(problem.network, problem.action_set)
         action_set = given.tightened()
@@ -68,14 +71,15 @@ class Mip:
             actions = first_guess(problem, action_set, rows)
             wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
             empty, auxiliary = _brought_inside(given, actions)
-            values = evaluate(network, actions)
+            values = folded_value(network, actions)
         upper = np.array(np.nan_to_num(bounds[-1][1][:, 0], nan=np.inf))
         upper[empty] = np.inf
         stopped, work = np.full(rows, int(Status.LIMIT)), np.zeros(rows, np.int64)
         stopped[empty] = int(Status.INFEASIBLE)
         absolute = np.broadcast_to(np.asarray(problem.tolerance, np.float64), rows)
         relative = np.broadcast_to(np.asarray(problem.relative_tolerance, np.float64), rows)
-        open_rows = wanted & ~empty & ~(upper - values <= allowed_gap(problem, values))
+        interrupted = False
+        open_rows = wanted & ~empty & ~is_proved(problem, values, upper)
         for row in np.flatnonzero(open_rows).tolist():
             try:
                 model = formulate(network, action_set, bounds, row)
@@ -83,6 +87,9 @@ class Mip:
                 limits = Limits(0.9 * absolute[row] / model.unit, 0.9 * relative[row], self.time_limit, self.threads)
                 start = np.concatenate([actions[row], auxiliary[row]]) if problem.warm_start is not None else None
                 answer = self._search(model, limits, start)
+            except KeyboardInterrupt:
+                interrupted = True
+                break
             except Exception as error:  # a broken backend must not end a training run
                 logging.getLogger(__name__).warning("%s failed on state %d: %s", self.backend, row, error)
                 stopped[row] = int(Status.FAILED)
@@ -90,7 +97,7 @@ class Mip:
             work[row] = answer.nodes
             if answer.point is not None:
                 found = given[row].admissible(model.action(answer.point), np.float64)
-                value = evaluate(network._replace(first_bias=network.first_bias[row]), found)
+                value = folded_value(network._replace(first_bias=network.first_bias[row]), found)
                 if value > values[row] or not np.isfinite(values[row]):
                     actions[row], values[row] = found, value
             proved = model.unit * answer.bound
@@ -100,8 +107,14 @@ class Mip:
                 stopped[row] = int(Status.FAILED)
                 continue
             upper[row] = np.fmin(upper[row], proved)
+            if answer.interrupted:
+                interrupted = True
+                break
         stopped[~np.isfinite(values) & ~empty] = int(Status.FAILED)
-        return conclude(problem, actions, values, upper, stopped, work)
+        solution = conclude(problem, actions, values, upper, stopped, work)
+        if interrupted:
+            raise Interrupted(solution)
+        return solution
 
     def _search(self, model: Model, limits: Limits, warm_start: Array | None) -> Answer:
         if not model.integrality.any() and not len(model.rows):

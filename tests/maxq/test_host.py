@@ -1,0 +1,24 @@
+"""What the solvers on the host share."""
+
+import numpy as np
+
+from caql.actions import ActionSet
+from caql.maxq.host import allowed_gap, conclude
+from caql.maxq.problem import Problem, Status
+from caql.networks import FoldedNetwork
+
+NETWORK = FoldedNetwork(np.zeros((3, 1)), np.ones((2, 1)), ())
+BOX = ActionSet.box(-np.ones(2), np.ones(2))
+
+
+def test_the_relative_gap_is_a_fraction_of_the_size_of_a_value_of_either_sign():
+    problem = Problem(NETWORK, BOX, tolerance=0.1, relative_tolerance=0.01)
+    np.testing.assert_allclose(allowed_gap(problem, np.array([-100.0, 2.0, 100.0])), [1.0, 0.1, 1.0])
+
+
+def test_a_row_is_optimal_when_its_gap_is_closed_and_else_says_why_not():
+    problem = Problem(NETWORK, BOX, tolerance=0.1, relative_tolerance=0.01)
+    values, upper = np.array([-100.0, 0.0, 5.0]), np.array([-99.5, 0.2, 5.05])
+    stopped = np.full(3, int(Status.LIMIT))
+    found = conclude(problem, np.zeros((3, 2)), values, upper, stopped, np.zeros(3))
+    assert found.status.tolist() == [Status.OPTIMAL, Status.LIMIT, Status.OPTIMAL]

@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
     {"errors"},
+    {"run_ids"},
     {"networks", "actions"},
     {"bounds", "optimisers", "replay", "environments", "losses", "network_files"},
     {"maxq"},

@@ -28,7 +28,7 @@ def caql(**settings):
 
 
 def test_every_committed_run_is_found_under_its_name():
-    assert len(COMMITTED) >= 180
+    assert len(COMMITTED) >= 185
     for path in COMMITTED:
         found = run_name(from_json(json.loads(path.read_text())))
         assert path.parent.name.removeprefix("latency-") == found

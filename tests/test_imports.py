@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
     {"errors"},
+    {"run_ids"},
     {"networks", "actions"},
     {"bounds", "optimisers", "replay", "action_ranges", "tasks", "losses", "network_files"},
     {"environments"},

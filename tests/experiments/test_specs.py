@@ -2,14 +2,19 @@
 
 import json
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
 
+from caql import run_ids
+from caql.agents import agent_config
 from caql.config import from_json, to_json
 from caql.errors import CaqlError
-from caql.experiments import specs
-from caql.experiments.report.tables import identity
-from caql.experiments.specs import SPECS, choose_columns, chosen, configuration, configurations, find_spec, grid
+from caql.experiments import methods, specs
+from caql.experiments.methods import chosen, grid, lay_over
+from caql.experiments.report import tables
+from caql.experiments.report.tables import identity, variant
+from caql.experiments.specs import SPECS, choose_columns, configuration, configurations, find_spec
 
 
 def column(spec, name):
@@ -18,7 +23,10 @@ def column(spec, name):
 
 @pytest.mark.parametrize(
     ("name", "runs"),
-    [("table1", 98), ("table3", 30), ("table4", 30), ("table5", 10), ("latency", 5), ("hinge", 384), ("steps1000", 55)],
+    [
+        *[("table1", 98), ("table3", 30), ("table3-all", 960), ("table4", 30), ("table4-all", 960), ("table5", 10)],
+        *[("latency", 5), ("hinge", 384), ("hinge-best", 12), ("steps1000", 55)],
+    ],
 )
 def test_number_of_runs_for_one_seed(name, runs):
     assert len(configurations(SPECS[name], seeds=[0])) == runs
@@ -82,17 +90,17 @@ def test_the_most_special_choice_counts(monkeypatch):
         ("sac", "Hopper"): {"agent.actor_learning_rate": 0.0002},
         ("sac", "hopper-0.25"): {"agent.actor_learning_rate": 0.0001},
     }
-    monkeypatch.setattr(specs, "CHOSEN", choices)
+    monkeypatch.setattr(methods, "CHOSEN", choices)
     assert chosen("sac", ("Ant", 0.1)) == choices["sac", "*"]
     found = configuration(SPECS["table1"], ("Hopper", 0.25), column("table1", "sac"))
     assert (found.agent.critic_learning_rate, found.agent.actor_learning_rate) == (0.0005, 0.0001)
 
 
-@pytest.mark.parametrize("key", list(specs.CHOSEN) or [("sac", "*")])
+@pytest.mark.parametrize("key", list(methods.CHOSEN))
 def test_choices_name_real_methods_tasks_and_settings(key):
     method, task = key
-    assert method in specs.METHODS
-    names = {specs.task_name(each) for spec in SPECS.values() for each in spec.tasks}
+    assert method in methods.METHODS
+    names = {methods.task_name(each) for spec in SPECS.values() for each in spec.tasks}
     assert task == "*" or task in names or task in specs.paper.TRAIN_STEPS
 
 
@@ -144,3 +152,95 @@ def test_a_task_without_range_is_all_of_its_ranges():
 def test_slow_columns_run_only_when_named():
     assert "caql-mip" not in [each.name for each in choose_columns(SPECS["table1"], None)]
     assert len(configurations(SPECS["table1"], ["hopper-1"], ["caql-mip"], seeds=[0])) == 1
+
+
+def test_views_show_the_runs_of_another_spec():
+    for spec in SPECS.values():
+        if spec.view_of:
+            base = SPECS[spec.view_of]
+            assert spec.every_configuration != base.every_configuration
+            assert (spec.tasks, spec.columns) == (base.tasks, base.columns)
+    assert [spec.name for spec in SPECS.values() if spec.view_of] == [
+        "table2",
+        "table3-all",
+        "table4-all",
+        "hinge-best",
+    ]
+
+
+def test_the_hinge_runs_with_the_penalties_that_can_work_and_names_the_others():
+    for name in ("hinge", "hinge-best"):
+        found = configuration(SPECS[name], ("Pendulum", 2.0), column(name, "hinge")).agent
+        assert (found.loss, found.hinge_penalty) == ("hinge", 10.0)
+        assert ["lambda = 0.1" in each or "lambda = 1:" in each for each in SPECS[name].cannot_work] == [True, True]
+    assert [methods.hinge_can_work(penalty) for penalty in methods.HINGE_PENALTIES] == [False, False, True]
+    assert "gradient 1 - lambda = 0.9" in SPECS["hinge"].cannot_work[0]
+
+
+def test_runs_come_seed_by_seed_in_the_order_asked_for():
+    found = configurations(SPECS["table1"], ["hopper-1", "pendulum-2"], ["sac", "naf"], seeds=[7, 3])
+    assert [(config.seed, config.task, config.agent.name) for config in found] == [
+        (seed, task, agent) for seed in (7, 3) for task in ("Hopper", "Pendulum") for agent in ("sac", "naf")
+    ]
+
+
+def test_a_spec_means_the_same_whatever_the_defaults_are_today():
+    found = configuration(SPECS["table1"], ("Hopper", 1.0), column("table1", "caql-ga"))
+    assert found.distinctive == {
+        "action_range": 1,
+        "agent.exploration.decay": 0.9999,
+        "agent.name": "caql",
+        "agent.solver.name": "ga",
+        "task": "Hopper",
+    }
+
+
+def test_settings_are_laid_over_by_path():
+    base = {"a": 1, "b": {"name": "x", "c": 2, "d": {"e": 3}}}
+    assert lay_over(base, {"a": 2, "b.c": 3, "b.d.f": 4}) == {
+        "a": 2,
+        "b": {"name": "x", "c": 3, "d": {"e": 3, "f": 4}},
+    }
+    assert lay_over(base, {"b": {"c": 5}})["b"] == {"name": "x", "c": 5, "d": {"e": 3}}
+    assert lay_over(base, {"b": {"name": "y"}})["b"] == {"name": "y"}
+    assert lay_over(base, {"g.h": 1})["g"] == {"h": 1}
+    assert base == {"a": 1, "b": {"name": "x", "c": 2, "d": {"e": 3}}}
+    with pytest.raises(CaqlError, match="leads nowhere: a = 1"):
+        lay_over(base, {"a.b": 3})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"action_function": "none"}, "action_function none"),
+        ({"clipped_double_q": True}, "clipped_double_q true"),
+        ({"action_function": "stochastic"}, "action_function stochastic"),
+        ({"zero": 0}, ""),
+    ],
+)
+def test_relatives_of_caql_are_no_columns_of_the_papers_tables(settings, words):
+    base = configuration(SPECS["table1"], ("Hopper", 1.0), column("table1", "caql-ga"))
+    settings.pop("zero", None)
+    other = replace(base, agent=replace(base.agent, **settings), seed=4, train_steps=7)
+    assert (identity(other) == identity(base)) == (not words)
+    assert variant(other) == "caql-ga" + (f" ({words})" if words else "")
+
+
+def test_presets_are_told_from_caql():
+    for preset, name in (("qt-opt", "caql-cem"), ("actor-expert", "caql-ga")):
+        plain = configuration(SPECS["table1"], ("Hopper", 1.0), column("table1", name))
+        assert identity(replace(plain, agent=agent_config(preset))) != identity(plain)
+
+
+def test_a_setting_that_nobody_called_a_hyper_parameter_makes_another_cell():
+    every = {f"agent.{name}" for rows in run_ids.AGENTS.values() for name in rows}
+    every |= {f"agent.solver.{name}" for rows in run_ids.SOLVERS.values() for name in rows} | set(run_ids.RUN)
+    free = {path for path in every if any(fnmatchcase(path, pattern) for pattern in tables.HYPER_PARAMETERS)}
+    assert every - free == {
+        *("action_range", "episode_steps", "zero_terminal_reward", "agent.name", "agent.audit"),
+        *("agent.solver.name", "agent.solver.iterations", "agent.hidden", "agent.action_hidden", "agent.loss"),
+        *("agent.clipped_double_q", "agent.action_function", "agent.squash", "agent.action_labels"),
+        *("agent.tolerance", "agent.dynamic_tolerance", "agent.dual_filter", "agent.dual_only"),
+        *("agent.cluster_radius", "agent.cluster_relative", "agent.cluster_method", "agent.cluster_cap_by_bound"),
+    }
+    assert all(any(fnmatchcase(path, pattern) for path in every) for pattern in tables.HYPER_PARAMETERS)

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from caql.errors import CaqlError
+from caql.cli.sweep import check_folder_name
 from caql.experiments.report.report import build, write
 
 
@@ -18,7 +18,7 @@ class Report:
     """Read the runs of a results folder and write one HTML page, and the same as Markdown."""
 
     results: Annotated[Path, tyro.conf.Positional] = Path("results")
-    """Folder that `caql sweep` filled."""
+    """Folder that `caql sweep` filled, or one that holds several of them."""
     out: Path = Path("report")
     """Folder for index.html, report.md with its figures, and summary.md (Table 1 in brief)."""
     unfinished: bool = False
@@ -28,7 +28,7 @@ class Report:
 def main(args: list[str]) -> None:
     """Run `caql report`."""
     options = tyro.cli(Report, prog="caql report", args=args)
-    if options.out.exists() and not options.out.is_dir():
-        raise CaqlError(f"out = {options.out} is a file; give a folder")
+    check_folder_name("results", options.results)
+    check_folder_name("out", options.out)
     paths = write(build(options.results, options.unfinished), options.out)
     Console(highlight=False).print(f"{paths[0]} and {paths[1]}, {len(paths)} files in all", soft_wrap=True)

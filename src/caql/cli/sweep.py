@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,25 +15,20 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from caql.config import RunConfig, from_json, to_json
+from caql.config import SEEDS, RunConfig, from_json, to_json
 from caql.errors import CaqlError
-from caql.experiments.specs import (
-    SPECS,
-    Settings,
-    choose_columns,
-    configuration,
-    configurations,
-    find_spec,
-    grid,
-    lay_over,
-)
+from caql.experiments.methods import Settings, grid, lay_over
+from caql.experiments.specs import SPECS, choose_columns, configuration, configurations, find_spec
 from caql.experiments.sweep import costs
-from caql.experiments.sweep.boards import board_for_terminal, counts
+from caql.experiments.sweep.display import counts, display_for_terminal
 from caql.experiments.sweep.local import LocalWorkers
 from caql.experiments.sweep.sweep import Backend, Job, Progress, make_jobs, sweep
+from caql.run_ids import today
 from caql.runs.folder import is_finished
 
 HERE = "here"
+MOST = 1000
+"""Seeds, or workers: more is a slip of the keyboard."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Sweep:
     """
 
     experiment: Annotated[str | None, tyro.conf.Positional] = None
-    """table1 ... table5, latency, hinge or steps1000."""
+    """table1 ... table5, latency, hinge, steps1000, or another that --list names."""
     list: bool = False
     """Show the experiments with the number of runs and the time they would take here, and stop."""
     tasks: str | None = None
@@ -79,30 +75,43 @@ def read_settings(text: str | None) -> Settings:
         if not part.strip():
             continue
         name, equals, value = part.partition("=")
-        if not equals:
-            raise CaqlError(f"--set = {part.strip()!r} must be NAME=VALUE")
+        if not equals or not name.strip():
+            raise CaqlError(f"--set = {part.strip()[:60]!r} must be NAME=VALUE")
         try:
             found[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             found[name.strip()] = value.strip()
     return found
 
 
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def _names(what: str, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise CaqlError(f"{what} = {text!r} names nothing; leave it out for all of them")
+    return names
 
 
 def _check(options: Sweep) -> None:
     for name in ("seeds", "workers"):
         value = getattr(options, name)
-        if value is not None and value < 1:
-            raise CaqlError(f"{name} = {value} must be at least 1")
-    if options.first_seed < 0:
-        raise CaqlError(f"first_seed = {options.first_seed} must not be negative")
-    if options.checkpoint_seconds < 0:
-        raise CaqlError(f"checkpoint_seconds = {options.checkpoint_seconds} must not be negative")
-    if options.out.exists() and not options.out.is_dir():
-        raise CaqlError(f"out = {options.out} is a file; give a folder")
+        if value is not None and not 1 <= value <= MOST:
+            raise CaqlError(f"{name} = {value} must be at least 1 and at most {MOST}")
+    if not 0 <= options.first_seed <= SEEDS - options.seeds:
+        raise CaqlError(f"first_seed = {options.first_seed} must not be negative, and every seed less than 2^32")
+    if not 0 <= options.checkpoint_seconds < math.inf:
+        raise CaqlError(f"checkpoint_seconds = {options.checkpoint_seconds} must be a number, and not negative")
+    check_folder_name("out", options.out)
+
+
+def check_folder_name(what: str, path: Path) -> None:
+    """Refuse a path that no folder can have, or a file has."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise CaqlError(f"{what} = {path} is a file; give a folder")
+    except OSError as problem:
+        raise CaqlError(f"{what} = {str(path)[:60]!r} cannot be a folder: {problem.strerror}") from problem
 
 
 def cores(options: Sweep) -> int:
@@ -117,12 +126,14 @@ def planned(options: Sweep) -> list[Job]:
         raise CaqlError(f"which experiment? one of {', '.join(SPECS)}; caql sweep --list says what they are")
     spec = find_spec(options.experiment)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    settings = read_settings(options.set)
+    settings = {today(path): value for path, value in read_settings(options.set).items()}
     if options.train_steps is not None:
         settings["train_steps"] = options.train_steps
-    configs = configurations(spec, _names(options.tasks), _names(options.methods), seeds, options.search)
+    tasks, methods = _names("tasks", options.tasks), _names("methods", options.methods)
+    configs = configurations(spec, tasks, methods, seeds, options.search)
     if settings:
-        configs = [_changed(config, settings) for config in configs]
+        # What told two runs apart may be what was set.
+        configs = list({changed.id: changed for changed in (_changed(each, settings) for each in configs)}.values())
     return make_jobs(configs, options.out, spec.latency, options.checkpoint_seconds)
 
 
@@ -189,6 +200,8 @@ def main(args: list[str]) -> None:
         console.print(listing(options))
         return
     jobs = planned(options)
+    for each in find_spec(options.experiment).cannot_work:
+        console.print(f"left out, for it cannot work: {each}", soft_wrap=True)
     if options.dry_run:
         for job in jobs:
             state = "finished" if is_finished(job.folder) else "begun" if job.folder.exists() else "new"
@@ -197,7 +210,7 @@ def main(args: list[str]) -> None:
         duration = costs.total(left, costs.measured(options.out), cores(options))
         console.print(f"{len(jobs)} runs, {len(left)} to do, about {costs.in_words(duration)}")
         return
-    rows = sweep(jobs, _backend(options), board_for_terminal())
+    rows = sweep(jobs, _backend(options), display_for_terminal())
     _say(rows, console)
     if any(row.state in ("stopped", "waiting") for row in rows):
         console.print("stopped; the same command goes on from here")

@@ -1,9 +1,4 @@
-"""The paper's tables and figures as data: a spec is tasks x columns, and becomes a list of configurations.
-
-Settings are dotted paths into a `RunConfig`'s JSON (`agent.exploration.decay`), so that a method, a column, a
-point of Appendix D's grid and a chosen configuration are all the same kind of thing: a small dictionary laid
-over the defaults.
-"""
+"""The paper's tables and figures as data: a spec is tasks x columns, and becomes a list of configurations."""
 
 from __future__ import annotations
 
@@ -12,84 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError, nearest
 from caql.experiments import paper
+from caql.experiments.methods import (
+    HINGE_PENALTIES,
+    METHODS,
+    Settings,
+    chosen,
+    grid,
+    hinge_can_work,
+    lay_over,
+    task_name,
+)
 from caql.experiments.paper import Benchmark
-
-Settings = dict[str, Any]
-"""Dotted path -> value."""
-
-METHODS: dict[str, Settings] = {
-    # The paper's CAQL-MIP: max-Q proved to a relative gap of 1e-4. One thread, for a worker has one core.
-    "caql-exact": {"agent": {"name": "caql", "solver": {"name": "exact", "threads": 1}, "relative_tolerance": 1e-4}},
-    "caql-mip": {"agent": {"name": "caql", "solver": {"name": "mip"}, "relative_tolerance": 1e-4}},
-    "caql-ga": {"agent": {"name": "caql", "solver": {"name": "ga"}}},
-    # The same relative tolerance: at the default of 1e-6 most of its time goes into the seventh digit.
-    "caql-cem": {"agent": {"name": "caql", "solver": {"name": "cem"}, "relative_tolerance": 1e-4}},
-    "naf": {"agent": {"name": "naf"}},
-    "ddpg": {"agent": {"name": "ddpg"}},
-    "td3": {"agent": {"name": "td3"}},
-    "sac": {"agent": {"name": "sac"}},
-}
-
-RATES = (0.001, 0.0005, 0.0002, 0.0001)
-NOISE_DECAYS = (0.9995, 0.9999)
-TOLERANCE_DECAYS = (0.995, 0.999, 0.9995)
-"""k2 of the dynamic tolerance (Appendix D); not part of the 32 combinations."""
-HINGE_PENALTIES = (0.1, 1.0, 10.0)
-"""lambda of the hinge loss (Appendix D); not part of the 32 combinations."""
-
-_CAQL_GRID = {
-    "agent.q_learning_rate": RATES,
-    "agent.action_learning_rate": RATES,
-    "agent.exploration.decay": NOISE_DECAYS,
-}
-# The paper's second table gives DDPG and TD3 one noise decay, its caption says that decays were swept, and
-# Table 2 counts 32 combinations of every method: two decays make 32.
-_ACTOR_GRID = {
-    "agent.critic_learning_rate": RATES,
-    "agent.actor_learning_rate": RATES,
-    "agent.exploration.decay": NOISE_DECAYS,
-}
-GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "caql-exact": _CAQL_GRID,
-    "caql-mip": _CAQL_GRID,
-    "caql-ga": _CAQL_GRID,
-    "caql-cem": _CAQL_GRID,
-    # NAF has no action function: eight combinations are all there are.
-    "naf": {"agent.q_learning_rate": RATES, "agent.exploration.decay": NOISE_DECAYS},
-    "ddpg": _ACTOR_GRID,
-    "td3": _ACTOR_GRID,
-    "sac": {
-        "agent.critic_learning_rate": RATES,
-        "agent.actor_learning_rate": RATES,
-        "agent.temperature": ("decayed",),
-        "agent.temperature_decay": (0.99995, 0.99999),
-    },
-}
-"""Appendix D's hyper-parameters, by method."""
-
-# From the search of docs/experiments.md: one seed, 40,000 steps, nine points of the grid on Pendulum in [-1, 1]
-# and five on Hopper in [-1, 1]; CAQL's from runs of 100,000 steps, because what separates its settings comes later.
-# Its solvers share one choice: they solve the same problem.
-_CAQL: Settings = {"agent.exploration.decay": 0.9999}
-CHOSEN: dict[tuple[str, str], Settings] = {
-    **{(method, "*"): _CAQL for method in ("caql-exact", "caql-mip", "caql-ga", "caql-cem")},
-    ("naf", "Pendulum"): {"agent.q_learning_rate": 0.0005, "agent.exploration.decay": 0.9999},
-    ("ddpg", "Pendulum"): {"agent.actor_learning_rate": 0.0005},
-    ("td3", "Pendulum"): {"agent.actor_learning_rate": 0.0005},
-    ("td3", "Hopper"): {
-        "agent.critic_learning_rate": 0.0005,
-        "agent.actor_learning_rate": 0.0005,
-        "agent.exploration.decay": 0.9999,
-    },
-    ("sac", "*"): {"agent.temperature": "decayed", "agent.temperature_decay": 0.99995},
-}
-"""(method, task name or `task-range` or "*") -> the best configuration's settings; the most special entry counts
-last.  Whatever is not set here is the default of the method's configuration."""
 
 
 class Column(NamedTuple):
@@ -120,6 +51,10 @@ class Spec:
     """Laid over every run of the spec."""
     latency: bool = False
     """Time all solvers on the run's networks while it trains."""
+    view_of: str = ""
+    """The spec whose runs this one shows in another way."""
+    cannot_work: tuple[str, ...] = ()
+    """What the paper's grid has and nobody should run, each with the reason."""
 
 
 def _columns(*names: str, asked_for: Iterable[str] = ()) -> tuple[Column, ...]:
@@ -135,39 +70,65 @@ _FILTER = {**_GA, "agent.dual_filter": True}
 _CLUSTER = {**_FILTER, "agent.cluster_relative": True}
 _RESTRICTED = tuple(paper.TABLE_1)
 _FULL = tuple(paper.TABLE_3)
+_FILTERS = (
+    Column("ga", "caql-ga", _GA, "ga"),
+    Column("ga+df", "caql-ga", _FILTER, "ga+df"),
+    Column("ga+df+c0.25", "caql-ga", {**_CLUSTER, "agent.cluster_radius": 0.25}, "ga+df+c0.25"),
+    Column("ga+df+c0.5", "caql-ga", {**_CLUSTER, "agent.cluster_radius": 0.5}, "ga+df+c0.5"),
+    Column("dual", "caql-ga", {**_GA, "agent.dual_only": True}, "dual"),
+)
+_TOLERANCES = (
+    Column("tol-1e-6", "caql-ga", _GA, "tol-1e-6"),
+    Column("tol-100", "caql-ga", {**_GA, "agent.tolerance": 100.0}, "tol-100"),
+    Column("dtol-100", "caql-ga", {**_GA, "agent.dynamic_tolerance": 100.0}, "dtol-100"),
+    Column("dtol-1", "caql-ga", {**_GA, "agent.dynamic_tolerance": 1.0}, "dtol-1"),
+    Column("dtol-0.1", "caql-ga", {**_GA, "agent.dynamic_tolerance": 0.1}, "dtol-0.1"),
+)
+_WORKING = min(penalty for penalty in HINGE_PENALTIES if hinge_can_work(penalty))
+_LOSSES = (
+    Column("l2", "caql-ga", {}, "l2"),
+    Column("hinge", "caql-ga", {"agent.loss": "hinge", "agent.hinge_penalty": _WORKING}, "hinge"),
+)
+_HOPELESS = tuple(
+    f"hinge with lambda = {penalty:g}: a row below its label has the gradient 1 - lambda = {1 - penalty:g}, "
+    "which is not negative, so nothing raises Q"
+    for penalty in HINGE_PENALTIES
+    if not hinge_can_work(penalty)
+)
 
 SPECS = {
     spec.name: spec
     for spec in (
         Spec("table1", "Table 1: returns, best configuration", _RESTRICTED, _SEVEN, paper.TABLE_1),
-        Spec("table2", "Table 2: returns, all configurations", _RESTRICTED, _SEVEN, paper.TABLE_2, True),
+        Spec(
+            "table2", "Table 2: returns, all configurations", _RESTRICTED, _SEVEN, paper.TABLE_2, True, view_of="table1"
+        ),
         Spec(
             "table3",
             "Table 3: dual filter and clustering, CAQL-GA",
             _FULL,
-            (
-                Column("ga", "caql-ga", _GA, "ga"),
-                Column("ga+df", "caql-ga", _FILTER, "ga+df"),
-                Column("ga+df+c0.25", "caql-ga", {**_CLUSTER, "agent.cluster_radius": 0.25}, "ga+df+c0.25"),
-                Column("ga+df+c0.5", "caql-ga", {**_CLUSTER, "agent.cluster_radius": 0.5}, "ga+df+c0.5"),
-                Column("dual", "caql-ga", {**_GA, "agent.dual_only": True}, "dual"),
-            ),
+            _FILTERS,
             paper.TABLE_3,
             extra="saved",
         ),
         Spec(
-            "table4",
-            "Table 4: tolerance, CAQL-GA",
+            "table3-all",
+            "Dual filter and clustering, CAQL-GA, all configurations (figure)",
             _FULL,
-            (
-                Column("tol-1e-6", "caql-ga", _GA, "tol-1e-6"),
-                Column("tol-100", "caql-ga", {**_GA, "agent.tolerance": 100.0}, "tol-100"),
-                Column("dtol-100", "caql-ga", {**_GA, "agent.dynamic_tolerance": 100.0}, "dtol-100"),
-                Column("dtol-1", "caql-ga", {**_GA, "agent.dynamic_tolerance": 1.0}, "dtol-1"),
-                Column("dtol-0.1", "caql-ga", {**_GA, "agent.dynamic_tolerance": 0.1}, "dtol-0.1"),
-            ),
-            paper.TABLE_4,
+            _FILTERS,
+            every_configuration=True,
+            extra="saved",
+            view_of="table3",
+        ),
+        Spec("table4", "Table 4: tolerance, CAQL-GA", _FULL, _TOLERANCES, paper.TABLE_4, extra="iterations"),
+        Spec(
+            "table4-all",
+            "Tolerance, CAQL-GA, all configurations (figure)",
+            _FULL,
+            _TOLERANCES,
+            every_configuration=True,
             extra="iterations",
+            view_of="table4",
         ),
         Spec(
             "table5",
@@ -193,12 +154,18 @@ SPECS = {
             "hinge",
             "l2 against hinge loss, CAQL-GA, all configurations",
             tuple(paper.HINGE),
-            (
-                Column("l2", "caql-ga", {}, "l2"),
-                Column("hinge", "caql-ga", {"agent.loss": "hinge"}, "hinge"),
-            ),
+            _LOSSES,
             paper.HINGE,
             True,
+            cannot_work=_HOPELESS,
+        ),
+        Spec(
+            "hinge-best",
+            "l2 against hinge loss, CAQL-GA, best configuration (figure)",
+            tuple(paper.HINGE),
+            _LOSSES,
+            view_of="hinge",
+            cannot_work=_HOPELESS,
         ),
         Spec(
             "steps1000",
@@ -212,45 +179,6 @@ SPECS = {
         ),
     )
 }
-
-
-def task_name(task: Benchmark) -> str:
-    """The name that the user types: `hopper-0.25`."""
-    return f"{task[0].lower()}-{task[1]:g}"
-
-
-def lay_over(values: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """A configuration's JSON with some settings replaced; dictionaries are merged."""
-    found = dict(values)
-    for path, value in settings.items():
-        first, _, rest = path.partition(".")
-        if rest:
-            found[first] = lay_over(found.get(first) or {}, {rest: value})
-        elif isinstance(value, dict) and isinstance(found.get(first), dict) and "name" not in value:
-            found[first] = lay_over(found[first], value)
-        else:
-            found[first] = value
-    return found
-
-
-def chosen(method: str, task: Benchmark) -> Settings:
-    """The settings of the method's best configuration on a task."""
-    found: Settings = {}
-    for key in ("*", task[0], task_name(task)):
-        found |= CHOSEN.get((method, key), {})
-    return found
-
-
-def grid(method: str, wanted: int | None = None) -> list[Settings]:
-    """Every point of the method's grid, or `wanted` of them spread over it, always the same ones."""
-    names, values = zip(*GRIDS[method].items(), strict=True)
-    points = [dict(zip(names, point, strict=True)) for point in itertools.product(*values)]
-    if wanted is None or wanted >= len(points):
-        return points
-    if wanted < 1:
-        raise CaqlError(f"configurations = {wanted} must be at least 1")
-    order = np.random.default_rng(0).permutation(len(points))[:wanted]
-    return [points[index] for index in sorted(order)]
 
 
 def configuration(

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from caql.experiments.report.statistics import band, best_return, interquartile_mean, last_return, summarise, windows
+from caql.experiments.report.statistics import (
+    RESAMPLES,
+    band,
+    best_return,
+    interquartile_mean,
+    last_return,
+    second_half_return,
+    summarise,
+    windows,
+)
 
 
 def test_only_whole_windows_of_six():
@@ -60,3 +69,19 @@ def test_band_is_taken_at_shared_steps():
     assert found.steps.tolist() == [50, 60]
     assert found.mean.tolist() == [4.5, 5.5]
     assert found.std.tolist() == [2, 2]
+
+
+def test_second_half_starts_in_the_middle_of_training():
+    assert second_half_return([100, 100, 4, 5, 6]) == 5
+    assert second_half_return([100, 100, 5, 6]) == 5.5
+    assert second_half_return([7]) == 7
+
+
+def test_the_interval_holds_ninety_five_of_a_hundred_resampled_means():
+    sample = np.arange(20.0) ** 2
+    draws = np.random.default_rng(0).integers(20, size=(RESAMPLES, 20))
+    means = interquartile_mean(sample[draws])
+    found = summarise(sample.tolist())
+    inside = np.mean((means >= found.low) & (means <= found.high))
+    assert inside == pytest.approx(0.95, abs=0.002)
+    assert np.mean(means < found.low) == pytest.approx(0.025, abs=0.002)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ from caql.config import RunConfig, to_json
 from caql.errors import CaqlError
 from caql.experiments.report.statistics import best_return
 from caql.experiments.sweep import costs
-from caql.experiments.sweep.boards import Lines, LiveTable, Quiet, counts, left
+from caql.experiments.sweep.display import Lines, LiveTable, Quiet, counts, left
 from caql.experiments.sweep.latency import Probe
 from caql.experiments.sweep.local import LocalWorkers
 from caql.experiments.sweep.sweep import Ended, Job, Progress, make_jobs, run_name, sweep
@@ -38,6 +39,8 @@ TINY = RunConfig(
     replay_size=1000,
     agent=NAFConfig(),
 )
+DECAY = "agent.exploration.decay=0.9995"
+FIVE, THREE = "caql-ga,naf,ddpg,td3,sac", "caql-ga,td3,sac"
 MINIATURE = ["--train-steps", "60", "--set", "warm_up=200; evaluate_every=20; evaluation_episodes=1; replay_size=2000"]
 
 
@@ -263,7 +266,7 @@ def test_stopping_a_sweep_checkpoints_its_runs_and_leaves_no_worker(tmp_path, nu
 from pathlib import Path
 from caql.agents.naf import NAFConfig
 from caql.config import RunConfig
-from caql.experiments.sweep.boards import Quiet
+from caql.experiments.sweep.display import Quiet
 from caql.experiments.sweep.local import LocalWorkers
 from caql.experiments.sweep.sweep import Job, sweep
 config = RunConfig("Pendulum", 2.0, 20, 10**6, warm_up=64, evaluate_every=20, evaluation_episodes=1, agent=NAFConfig())
@@ -312,6 +315,27 @@ def test_latency_probe_times_every_solver_and_survives_a_restart(tmp_path):
         (Sweep("table1", set="agent.discount"), "NAME=VALUE"),
         (Sweep("table1", set="agent.discont=1"), "did you mean 'discount'"),
         (Sweep("table1", train_steps=0), "train_steps = 0"),
+        (Sweep("table1", train_steps=10**30), "must be a whole number below"),
+        (Sweep("table1", seeds=10**9), "seeds = 1000000000 must be at least 1 and at most 1000"),
+        (Sweep("table1", workers=10**9), "workers = 1000000000"),
+        (Sweep("table1", first_seed=-1), "first_seed = -1 must not be negative"),
+        (Sweep("table1", first_seed=2**32 - 5), "every seed less than"),
+        (Sweep("table1", checkpoint_seconds=-1.0), "checkpoint_seconds = -1.0"),
+        (Sweep("table1", checkpoint_seconds=float("nan")), "checkpoint_seconds = nan"),
+        (Sweep("table1", checkpoint_seconds=float("inf")), "checkpoint_seconds = inf"),
+        (Sweep("table1", tasks=" , "), "tasks = ' , ' names nothing"),
+        (Sweep("table1", methods=""), "methods = '' names nothing"),
+        (Sweep("table1", search=0), "search = 0 must be at least 1"),
+        (Sweep("table1", out=Path("x" * 5000)), "cannot be a folder: File name too long"),
+        (Sweep("table1", out=Path(__file__)), "is a file; give a folder"),
+        (Sweep("table1", set="agent.discount=abc"), 'agent.discount = "abc" must be a number'),
+        (Sweep("table1", set="=3"), "must be NAME=VALUE"),
+        (Sweep("table1", set="task.x=3"), "leads nowhere: task = 'Pendulum'"),
+        (Sweep("table1", set="agent=3"), "agent = 3 must be an object"),
+        (Sweep("table1", set="agent.hidden=" + "[" * 100_000), "agent.hidden = "),
+        (Sweep("table1", set="agent.x.y.z.u.v=1"), "nested too deeply"),
+        (Sweep("table1", methods="caql-ga", set="agent.solver.name=exat"), "did you mean 'exact'"),
+        (Sweep("table1", methods="caql-ga", set="agent.name=sac"), "agent has no setting 'solver'"),
     ],
 )
 def test_bad_options(options, message):
@@ -372,7 +396,7 @@ def test_estimates_follow_finished_runs(tmp_path):
     assert [costs.in_words(s) for s in (50, 600, 7200, 260_000)] == ["50 s", "10 min", "2.0 h", "3.0 days"]
 
 
-def test_boards_tell_what_happened(tmp_path, capsys):
+def test_displays_tell_what_happened(tmp_path, capsys):
     row = Progress(make_jobs([TINY], tmp_path)[0], "failed", "Traceback\nOSError: no luck", 1, 40, -120.0)
     Lines().changed(row)
     assert f"failed {row.job.folder.name} at step 40, return -120.0: OSError: no luck" in capsys.readouterr().out
@@ -383,3 +407,41 @@ def test_boards_tell_what_happened(tmp_path, capsys):
     assert counts([row, running]) == "1 running, 1 failed"
     # One of two equal runs is done and the other at 40 of 60 steps: a third of one is left after 5/3 in 100 s.
     assert left([row, running], 100.0) == "20 s"
+
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+@pytest.mark.parametrize(
+    ("folder", "command", "runs"),
+    [
+        ("paper", Sweep("table1", tasks="pendulum", seeds=3), 63),
+        ("paper", Sweep("table1", tasks="hopper-0.25,hopper-1", methods="caql-exact,caql-ga,td3,sac", seeds=2), 16),
+        ("paper", Sweep("table1", tasks="walker2d-0.5,ant-0.25", methods="caql-ga,sac", seeds=1), 4),
+        ("paper", Sweep("table1", tasks="halfcheetah-0.5", methods="caql-ga", seeds=1), 1),
+        *[
+            ("ablation-40k", Sweep(name, tasks="pendulum-2", seeds=3, train_steps=40_000, set=DECAY), 15)
+            for name in ("table3", "table4")
+        ],
+        ("latency-10k", Sweep("latency", seeds=1, train_steps=10_000, set=DECAY), 5),
+        ("search-40k", Sweep("table1", tasks="pendulum-1", methods=FIVE, seeds=1, train_steps=40_000, search=8), 40),
+        ("search-40k", Sweep("table1", tasks="hopper-1", methods=THREE, seeds=1, train_steps=40_000, search=4), 12),
+    ],
+)
+def test_a_sweep_started_again_recognises_every_committed_run(folder, command, runs):
+    jobs = planned(replace(command, out=RESULTS / folder))
+    assert len(jobs) == runs
+    assert [job.folder.name for job in jobs if not is_finished(job.folder)] == []
+
+
+def test_runs_that_a_setting_makes_equal_are_run_once():
+    assert len(planned(Sweep("table1", tasks="hopper", methods="sac", seeds=3, set="action_range=0.5"))) == 3
+    assert len(planned(Sweep("table1", tasks="hopper-1", methods="sac", seeds=3, set="seed=9"))) == 1
+
+
+def test_what_cannot_work_is_said_before_a_sweep(tmp_path, capsys):
+    command = ["hinge", "--tasks", "pendulum-2", "--seeds", "1", "--search", "1", "--out", str(tmp_path), "--dry-run"]
+    sweep_command.main(command)
+    said = capsys.readouterr().out
+    assert said.count("left out, for it cannot work: hinge with lambda = ") == 2
+    assert "2 runs, 2 to do" in said

@@ -38,6 +38,7 @@ STYLE = (
 )
 WIDTH, PANEL_HEIGHT, COLUMNS = 1080, 236, 3
 LEFT, RIGHT, TOP, BOTTOM = 50, 12, 26, 30
+LEGEND_LINE = 16
 MOST_POINTS = 160
 """Points of a drawn curve: more could not be told apart."""
 
@@ -84,13 +85,17 @@ def _open(height: float, label: str) -> str:
     )
 
 
-def _legend(names: dict[str, int], y: float = 12) -> list[str]:
-    parts, x = [], float(LEFT)
+def _legend(names: dict[str, int]) -> tuple[list[str], int]:
+    """The names in as many lines as they need, and the height of all but the first."""
+    parts, x, y = [], float(LEFT), 12
     for name, colour in names.items():
+        wide = 34 + 7.2 * len(name)
+        if x > LEFT and x + wide > WIDTH:
+            x, y = float(LEFT), y + LEGEND_LINE
         parts.append(f'<rect class="fill c{colour}" x="{x:.0f}" y="{y - 6:.0f}" width="14" height="4" rx="2"/>')
         parts.append(f'<text x="{x + 19:.0f}" y="{y:.0f}">{escape(name)}</text>')
-        x += 34 + 7.2 * len(name)
-    return parts
+        x += wide
+    return parts, y - 12
 
 
 def panels(figure: Sequence[Panel], label: str, bands: Sequence[str] = ("full", "half")) -> str:
@@ -98,9 +103,10 @@ def panels(figure: Sequence[Panel], label: str, bands: Sequence[str] = ("full", 
     names: dict[str, int] = {}
     for panel in figure:
         names |= {line.name: line.colour for line in panel.lines}
-    top = 26 if names else 4
+    legend, further = _legend(names)
+    top = 26 + further if names else 4
     rows = -(-len(figure) // COLUMNS)
-    parts = [_open(top + rows * PANEL_HEIGHT, label), *_legend(names)]
+    parts = [_open(top + rows * PANEL_HEIGHT, label), *legend]
     width = WIDTH / COLUMNS
     for index, panel in enumerate(figure):
         x, y = index % COLUMNS * width, top + index // COLUMNS * PANEL_HEIGHT
@@ -222,8 +228,9 @@ def _columns(dots: Sequence[Dots], box: tuple[float, float, float], height: Call
 
 def shares(rows: Sequence[tuple[str, dict[str, float]]], colours: dict[str, int], label: str) -> str:
     """One horizontal bar per row, cut into parts of its whole, with the whole in words at its end."""
-    tall, first = 24, 30
-    parts = [_open(first + tall * len(rows) + 6, label), *_legend(colours)]
+    legend, further = _legend(colours)
+    tall, first = 24, 30 + further
+    parts = [_open(first + tall * len(rows) + 6, label), *legend]
     begin, end = 250.0, WIDTH - 110.0
     for index, (name, amounts) in enumerate(rows):
         y, whole, x = first + tall * index, sum(amounts.values()), begin

@@ -21,7 +21,6 @@ from caql.experiments.report.document import (
     Drawing,
     Folded,
     Heading,
-    Part,
     Table,
     Text,
     figure_files,
@@ -31,9 +30,9 @@ from caql.experiments.report.document import (
 from caql.experiments.report.document import Cell as Entry
 from caql.experiments.report.figures import Dots, Line, Panel, panels
 from caql.experiments.report.results import Results, read_results
-from caql.experiments.report.statistics import Summary
-from caql.experiments.report.tables import Catalogue, Cell
-from caql.experiments.report.timings import NOTHING, latency, latency_in_runs, time_split, title
+from caql.experiments.report.returns import Rows, matrix, numbers, summary
+from caql.experiments.report.tables import Catalogue, Cell, variant
+from caql.experiments.report.timings import latency, latency_in_runs, time_split, title
 from caql.experiments.specs import SPECS, Spec
 from caql.runs.checkpoints import write_atomically
 
@@ -41,102 +40,6 @@ COLOURS = {
     name: index
     for index, name in enumerate(("caql-exact", "caql-ga", "caql-cem", "naf", "ddpg", "td3", "sac", "caql-mip"))
 }
-EXTRA = {
-    "saved": ("{:.1f} % saved", "max-Q problems taken away by filter and clusters"),
-    "iterations": ("{:.0f} iterations", "mean iterations of a max-Q problem"),
-    "milliseconds": ("{:.3g} ms", "median time of a max-Q problem"),
-}
-Rows = dict[Benchmark, dict[str, Cell]]
-
-
-def plus_minus(mean: float, std: float | None) -> str:
-    """`-145.2 ± 3.1`."""
-    return f"{mean:.1f} ± {std:.1f}" if std is not None else f"{mean:.1f}"
-
-
-def _spread(summary: Summary) -> float | None:
-    return summary.std if summary.runs > 1 else None
-
-
-def matrix(spec: Spec, rows: Rows) -> Table:
-    """Ours, and below it the paper's."""
-    columns = list(next(iter(rows.values())))
-    body: list[list[Entry]] = []
-    for task, cells in rows.items():
-        means = {name: cell.best.mean for name, cell in cells.items() if cell.runs}
-        leader = max(means, key=lambda name: means[name]) if len(means) > 1 else None
-        body.append([title(task), *(_entry(spec, cell, name == leader) for name, cell in cells.items())])
-    return Table(
-        ["", *columns],
-        body,
-        "Ours: mean ± standard deviation over seeds of the 95th percentile of the smoothed curve (n runs), the "
-        "best of a row in bold; below it the paper's, ▲ where ours is at least as good, ▼ where it is not."
-        + (f" Third line: {EXTRA[spec.extra][1]}, ours and (the paper's)." if spec.extra else ""),
-    )
-
-
-def _entry(spec: Spec, cell: Cell, leads: bool) -> tuple[Part, ...]:
-    published = f"{cell.paper.mean:.1f} ± {cell.paper.std:.1f}" if cell.paper else ""
-    if not cell.runs:
-        return (Part(NOTHING, "faint"), Part(published, "faint"))
-    ours = cell.best
-    parts = [Part(plus_minus(ours.mean, _spread(ours)), "strong" if leads else "plain")]
-    if cell.paper:
-        above = ours.mean >= cell.paper.mean
-        parts.append(Part(f"{'▲' if above else '▼'} {published}", "better" if above else "worse"))
-    if spec.extra:
-        found, form = cell.extra(spec.extra), EXTRA[spec.extra][0]
-        theirs = f" ({cell.paper.extra:g})" if cell.paper and cell.paper.extra is not None else ""
-        parts.append(Part((form.format(found) if found is not None else "not measured") + theirs, "faint"))
-    steps = "" if cell.train_steps == cell.reference.train_steps else f", {cell.train_steps:,} steps"
-    parts.append(Part(f"n = {ours.runs}{steps}", "faint"))
-    return tuple(parts)
-
-
-def summary(catalogue: Catalogue) -> Table | None:
-    """Table 1 in brief, for a README: ours, and the paper's in parentheses."""
-    body = []
-    for task, cells in catalogue.table(SPECS["table1"]).items():
-        found = {
-            name: plus_minus(cell.best.mean, _spread(cell.best)) + (f" ({cell.paper.mean:.1f})" if cell.paper else "")
-            for name, cell in cells.items()
-            if cell.runs
-        }
-        if found:
-            seeds = sorted({cell.best.runs for cell in cells.values() if cell.runs})
-            shown = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-            body.append([title(task), *(found.get(name, NOTHING) for name in cells), shown])
-    if not body:
-        return None
-    columns = next(iter(catalogue.table(SPECS["table1"]).values()))
-    return Table(["", *columns, "seeds"], body)
-
-
-def numbers(rows: Rows) -> Table:
-    """Every statistic of every cell that has runs, one row each."""
-    body: list[list[Entry]] = []
-    for task, cells in rows.items():
-        for name, cell in cells.items():
-            if not cell.runs:
-                continue
-            best, last = cell.best, cell.last
-            sure = best.runs > 1
-            body.append(
-                [
-                    title(task),
-                    name,
-                    plus_minus(cell.paper.mean, cell.paper.std) if cell.paper else NOTHING,
-                    plus_minus(best.mean, _spread(best)),
-                    f"{best.iqm:.1f}" + (f" [{best.low:.1f}, {best.high:.1f}]" if sure else ""),
-                    plus_minus(last.mean, _spread(last)),
-                    f"{last.iqm:.1f}" + (f" [{last.low:.1f}, {last.high:.1f}]" if sure else ""),
-                    str(best.runs),
-                    f"{cell.train_steps:,}",
-                    str(cell.configurations),
-                ]
-            )
-    header = ["", "method", "paper", "95th percentile", "IQM [95 % CI]", "last window", "IQM [95 % CI]", "runs"]
-    return Table([*header, "steps", "tried"], body, "IQM: interquartile mean. Tried: configurations found in all.")
 
 
 def curves(spec: Spec, rows: Rows) -> list[Block]:
@@ -165,7 +68,7 @@ def sensitivity(spec: Spec, rows: Rows) -> list[Block]:
     found = []
     for task, cells in rows.items():
         dots = [
-            Dots(name, COLOURS.get(name, index), [run.best for run in cell.runs])
+            Dots(name, COLOURS.get(name, index), [run.second_half for run in cell.runs])
             for index, (name, cell) in enumerate(cells.items())
             if cell.configurations > 1
         ]
@@ -173,7 +76,7 @@ def sensitivity(spec: Spec, rows: Rows) -> list[Block]:
             found.append(Panel(title(task), dots=dots))
     if not found:
         return []
-    caption = "Sensitivity: the 95th percentile of every run over all configurations tried; the bar is their mean."
+    caption = "Sensitivity: the second half of every run over all configurations tried; the bar is their mean."
     return [Drawing(f"{spec.name}-sensitivity", panels(found, "Sensitivity to hyper-parameters"), caption)]
 
 
@@ -185,19 +88,19 @@ def configurations_tried(catalogue: Catalogue, rows: Rows) -> Table | None:
             groups = catalogue.groups(catalogue.candidates(cell))
             if len(groups) < 2:
                 continue
-            for group in sorted(groups, key=lambda group: -float(np.mean([run.best for run in group]))):
+            for group in sorted(groups, key=lambda group: -float(np.mean([run.second_half for run in group]))):
                 shown = Cell(cell.task, cell.column, tuple(group), 1, None, cell.reference)
                 settings = ", ".join(shown.settings) or "as chosen"
-                body.append([title(task), name, f"{shown.best.mean:.1f}", str(len(group)), settings])
-    return Table(["", "method", "95th percentile", "runs", "differs in"], body, wordy=True) if body else None
+                means = [f"{each.mean:.1f}" for each in (shown.second_half, shown.last)]
+                body.append([title(task), name, *means, str(len(group)), settings])
+    header = ["", "method", "second half", "last window", "runs", "differs in"]
+    return Table(header, body, wordy=True) if body else None
 
 
 def section(spec: Spec, catalogue: Catalogue) -> list[Block]:
     """One of the paper's tables, or nothing if no run belongs to it."""
-    before = set(catalogue.placed)
     rows = {t: cells for t, cells in catalogue.table(spec).items() if any(cell.runs for cell in cells.values())}
-    # Table 2 looks at Table 1's runs in another way; any other table needs at least one run of its own.
-    if spec.name != "table2" and catalogue.placed <= before:
+    if not catalogue.own(spec):
         return []
     if spec.every_configuration:
         # A cell with a single configuration says nothing about the choice of one.
@@ -209,6 +112,7 @@ def section(spec: Spec, catalogue: Catalogue) -> list[Block]:
     if not rows:
         return []
     blocks: list[Block] = [Heading(spec.title), matrix(spec, rows), *curves(spec, rows)]
+    blocks += [Text(f"Cannot work: {each}.") for each in spec.cannot_work]
     if spec.every_configuration:
         blocks += sensitivity(spec, rows)
         tried = configurations_tried(catalogue, rows)
@@ -235,6 +139,8 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
             blocks.append(Text(f"{SPECS[name].title}: {count} of {size} cells have {what}. {'; '.join(listed)}."))
         else:
             blocks.append(Text(f"{SPECS[name].title}: no cell is empty."))
+    hopeless = {each: None for spec in SPECS.values() if spec.name not in shown for each in spec.cannot_work}
+    blocks += [Text(f"Cannot work, and is not run: {each}.") for each in hopeless]
     idle = [spec.title for spec in SPECS.values() if spec.name not in shown and not spec.latency]
     if not any(run.latency for run in results.runs):
         idle.append(SPECS["latency"].title)
@@ -256,8 +162,8 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
     others = catalogue.others()
     if others:
         blocks.append(Heading(f"{len(others)} finished runs that belong to no table", 3))
-        body = [[run.folder.name, run.method, f"{run.best:.1f}", f"{run.last:.1f}"] for run in others]
-        blocks.append(Table(["run", "method", "95th percentile", "last window"], body))
+        body = [[run.folder.name, variant(run.config), f"{run.last:.1f}", f"{run.second_half:.1f}"] for run in others]
+        blocks.append(Table(["run", "method", "last window", "second half"], body))
     return blocks
 
 
@@ -268,10 +174,10 @@ def _last_line(text: str | None) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """A page of blocks, and its shortest table."""
+    """A page of blocks, and its shortest tables."""
 
     blocks: Sequence[Block]
-    summary: Table | None
+    summary: Sequence[Table]
 
 
 def build(folder: Path, unfinished: bool = False) -> Report:
@@ -287,9 +193,9 @@ def build(folder: Path, unfinished: bool = False) -> Report:
         Heading("CAQL: the paper's experiments, run again", 1),
         Text(
             f"{len(results.runs)} runs: {', '.join(f'{count} {state}' for state, count in sorted(states.items()))}; "
-            f"{hours:.1f} hours of computing. Evaluations are smoothed over a window of 6. The number beside the "
-            "paper's is the 95th percentile of the smoothed curve; the mean of the last window is given with it under "
-            "“Every number”." + (" Unfinished runs are included as they stand." if unfinished else "")
+            f"{hours:.1f} hours of computing. A window is 6 evaluations; a run's result is the mean of its last one. "
+            "The 95th percentile of the smoothed curve stands only beside the paper's number."
+            + (" Unfinished runs are included as they stand." if unfinished else "")
         ),
         Text("Made by `caql report`; the runs by `caql sweep`, which skips what is finished."),
         Bands(),
@@ -307,8 +213,8 @@ def build(folder: Path, unfinished: bool = False) -> Report:
 def write(report: Report, out: Path) -> list[Path]:
     """index.html, report.md with its figures, and summary.md; their paths."""
     texts = {out / "index.html": html(report.blocks), out / "report.md": markdown(report.blocks)}
-    if report.summary is not None:
-        texts[out / "summary.md"] = markdown([report.summary])
+    if report.summary:
+        texts[out / "summary.md"] = markdown(report.summary)
     texts |= {out / "figures" / f"{name}.svg": svg for name, svg in figure_files(report.blocks).items()}
     try:
         for path, text in texts.items():

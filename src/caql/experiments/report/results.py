@@ -1,4 +1,4 @@
-"""A results folder read back: every run in it, and a plain word about whatever else is there."""
+"""A results folder read back: every run in it or in its subfolders, and a word about whatever else is there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ import numpy as np
 
 from caql.config import RunConfig, from_json
 from caql.errors import CaqlError
-from caql.experiments.report.statistics import best_return, last_return
+from caql.experiments.report.regret import last_window_regret
+from caql.experiments.report.statistics import best_return, last_return, second_half_return
 from caql.experiments.sweep.sweep import method_name
 
 Row = dict[str, Any]
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+EVALUATION = (("train_step", "return"), ("filtered", "clustered", "dropped", "work", "solve_ms"))
+"""The numbers that a row of metrics must have, and those that it may have."""
+LATENCY = (("train_step",), ())
 
 
 class Problem(NamedTuple):
@@ -69,6 +74,16 @@ class Run:
         """The mean of the last window."""
         return last_return(self.curve[1])
 
+    @cached_property
+    def second_half(self) -> float:
+        """The mean of the second half of training."""
+        return second_half_return(self.curve[1])
+
+    @cached_property
+    def regret(self) -> float | None:
+        """How much more the optimal policy scores than the last window; None where that is not known."""
+        return last_window_regret(self.config, self.curve[1]) if self.rows else None
+
     @property
     def seconds(self) -> dict[str, float]:
         """Time by part of the loop; the parts do not overlap."""
@@ -80,6 +95,12 @@ class Run:
     def saved(self) -> float | None:
         """% of the max-Q problems that filter and clusters took away."""
         shares = [row["filtered"] + row["clustered"] for row in self.rows if "filtered" in row and "clustered" in row]
+        return 100.0 * float(np.mean(shares)) if shares else None
+
+    @property
+    def dropped(self) -> float | None:
+        """% of the max-Q problems that a solver was asked and gave no answer to, if the run recorded it."""
+        shares = [row["dropped"] for row in self.rows if "dropped" in row]
         return 100.0 * float(np.mean(shares)) if shares else None
 
     @property
@@ -102,14 +123,15 @@ class Results(NamedTuple):
 
 
 def read_results(folder: Path) -> Results:
-    """Read every run; what is foreign, truncated or doubled is named and skipped."""
+    """Read every run; what is foreign, truncated or doubled is named and skipped.
+
+    Raises `CaqlError` if `folder` is not a folder that can be listed.
+    """
     if not folder.is_dir():
         raise CaqlError(f"results = {folder} is not a folder")
     runs: dict[tuple[str, bool], Run] = {}
     problems: list[Problem] = []
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
+    for path in _candidates(folder):
         try:
             run = _read_run(path, problems)
         except (CaqlError, OSError) as problem:
@@ -121,8 +143,23 @@ def read_results(folder: Path) -> Results:
             runs[key] = run
         if other is not None:
             loser = path if runs[key] is other else other.folder
-            problems.append(Problem(loser, f"the same run as {runs[key].folder.name}"))
+            problems.append(Problem(loser, f"the same run as {runs[key].folder.relative_to(folder)}"))
     return Results(list(runs.values()), problems)
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    """What lies in the folder: runs, things that are none, and the same of the subfolders that hold runs."""
+    try:
+        children = sorted(folder.iterdir())
+    except OSError as problem:
+        raise CaqlError(f"results = {folder} cannot be read: {problem.strerror}") from problem
+    for path in children:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir() and not (path / "config.json").exists() and any(path.glob("**/config.json")):
+            yield from _candidates(path)
+        else:
+            yield path
 
 
 def _read_run(path: Path, problems: list[Problem]) -> Run:
@@ -130,13 +167,12 @@ def _read_run(path: Path, problems: list[Problem]) -> Run:
         raise CaqlError("not a run: a file")
     if not (path / "config.json").exists():
         raise CaqlError("not a run: no config.json")
-    values = _read_json(path / "config.json")
     try:
-        config = from_json(values)
-    except (KeyError, TypeError, ValueError) as problem:
+        config = from_json(_read_json(path / "config.json"))
+    except CaqlError as problem:
         raise CaqlError(f"config.json is not a configuration: {problem}") from problem
-    rows = tuple(_read_rows(path / "metrics.jsonl", ("train_step", "return"), problems))
-    latency = tuple(_read_rows(path / "latency.jsonl", ("train_step",), problems))
+    rows = tuple(_read_rows(path / "metrics.jsonl", EVALUATION, problems))
+    latency = tuple(_read_rows(path / "latency.jsonl", LATENCY, problems))
     finished, failure = None, None
     if (path / "finished.json").exists():
         finished = _read_json(path / "finished.json")
@@ -150,23 +186,31 @@ def _read_run(path: Path, problems: list[Problem]) -> Run:
 def _read_json(path: Path) -> Row:
     try:
         values = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise CaqlError(f"{path.name} is damaged: {problem}") from problem
     if not isinstance(values, dict):
         raise CaqlError(f"{path.name} is damaged: not an object")
     return values
 
 
-def _read_rows(path: Path, needed: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
+def _read_rows(path: Path, names: Names, problems: list[Problem]) -> Iterator[Row]:
     if not path.exists():
         return
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             row = json.loads(line)
-            whole = all(math.isfinite(row[name]) for name in needed)
-        except (ValueError, KeyError, TypeError):
+            whole = _is_whole(row, names)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             whole = False
         if whole:
             yield row
         else:
             problems.append(Problem(path, f"line {number} is damaged and left out"))
+
+
+def _is_whole(row: Row, names: Names) -> bool:
+    """Whether a row's numbers are numbers; raises for what is not even of the right kind."""
+    needed, possible = names
+    numbers = [row[name] for name in needed] + [row[name] for name in possible if name in row]
+    numbers += [value for name in ("seconds", "milliseconds") for value in row.get(name, {}).values()]
+    return all(math.isfinite(value) for value in numbers)

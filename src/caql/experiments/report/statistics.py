@@ -1,8 +1,10 @@
 """From evaluations to the numbers of a table.
 
 The paper reports the "mean +- standard deviation of (95-percentile) final returns" of curves smoothed over six
-evaluations, and does not say how.  Here a run has two numbers, the 95th percentile of its smoothed curve (the one
-that stands beside the paper's) and the mean of its last window; a cell summarises them over its runs.
+evaluations, and does not say how.  The 95th percentile of a run's smoothed curve stands beside the paper's number,
+and nowhere else: it picks the luckiest windows, and can lie above what any policy scores on average.  What
+a user gets is the mean of the last window, and how well it was held the mean of the second half of training.  A cell
+summarises such numbers over its runs.
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ def best_return(values: Sequence[float] | np.ndarray) -> float:
 def last_return(values: Sequence[float] | np.ndarray) -> float:
     """The mean of the last window."""
     return float(windows(values)[-1])
+
+
+def second_half_return(values: Sequence[float] | np.ndarray) -> float:
+    """The mean of the evaluations in the second half of training, the middle one included."""
+    return float(np.mean(values[len(values) // 2 :]))
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:

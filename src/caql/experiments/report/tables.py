@@ -1,8 +1,9 @@
 """Which runs belong to which cell of which table.
 
-A cell is recognised by what makes its column (task, range, algorithm, solver, loss, speed-ups); everything else
-in a configuration is a hyper-parameter, and the runs of a cell are grouped by it.  So a table can be filled from
-any results folder, whatever was searched, and says which configuration it shows.
+A cell is recognised by all settings that have an effect on a run, but for the hyper-parameters, which one may
+search over without making it another method: the runs of a cell are grouped by these.  So a table can be
+filled from any results folder, whatever was searched, and says which configuration it shows; and a setting that
+is new to this list makes another cell, never a silent change of an old one.
 """
 
 from __future__ import annotations
@@ -11,46 +12,62 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from caql.config import RunConfig, differences, to_json
+from caql.config import RunConfig, differences
 from caql.experiments.paper import Benchmark, Figure
 from caql.experiments.report.results import Run
 from caql.experiments.report.statistics import Band, Summary, band, summarise
 from caql.experiments.specs import Column, Spec, configuration
+from caql.experiments.sweep.sweep import method_name
 
-IDENTITY = (
-    "task",
-    "action_range",
-    "episode_steps",
-    "agent.name",
-    "agent.hidden",
-    "agent.solver.name",
-    "agent.solver.iterations",
-    "agent.loss",
-    "agent.tolerance",
-    "agent.dynamic_tolerance",
-    "agent.dual_filter",
-    "agent.cluster_radius",
-    "agent.dual_only",
+HYPER_PARAMETERS = (
+    *("seed", "train_steps", "steps_per_epoch", "batch_size", "replay_size", "warm_up"),
+    *("evaluate_every", "evaluation_episodes"),
+    *("agent.discount", "agent.*_rate", "agent.exploration.*", "agent.second_target_every"),
+    *("agent.hinge_penalty", "agent.relative_tolerance", "agent.tolerance_decay", "agent.tolerance_maximum"),
+    *("agent.cluster_decay", "agent.cluster_p"),
+    *("agent.temperature*", "agent.initial_temperature", "agent.target_entropy"),
+    *("agent.policy_delay", "agent.smoothing_*", "agent.saturation_penalty"),
+    *("agent.solver.step_size", "agent.solver.normalise", "agent.solver.line_search", "agent.solver.restarts"),
+    *("agent.solver.samples", "agent.solver.elites", "agent.solver.spread"),
+    *("agent.solver.node_limit", "agent.solver.time_limit", "agent.solver.threads"),
+    *("agent.solver.backend", "agent.solver.bounds", "agent.solver.cut_rounds"),
 )
-"""The settings that tell the cells of the paper's tables apart."""
+"""Settings that do not make a run another method, as patterns."""
+_BENCHMARK = ("task", "action_range", "episode_steps", "agent.name", "agent.solver.name")
+
+
+def _kind(config: RunConfig) -> dict[str, Any]:
+    """What makes a run's cell: its settings without the hyper-parameters."""
+    return {
+        path: value
+        for path, value in config.distinctive.items()
+        if not any(fnmatchcase(path, pattern) for pattern in HYPER_PARAMETERS)
+    }
 
 
 def identity(config: RunConfig) -> str:
-    """What `IDENTITY` says of a configuration, as a key."""
-    values = to_json(config)
+    """The cell that a configuration belongs to, as a key."""
+    return json.dumps(_kind(config))
 
-    def look_up(path: str) -> Any:
-        found: Any = values
-        for name in path.split("."):
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
 
-    return json.dumps([look_up(path) for path in IDENTITY])
+def variant(config: RunConfig) -> str:
+    """The method, and where it is not the plain one, the settings that make it another.
+
+    `caql-exact`, `caql-exact (dynamic_tolerance 1)`.
+    """
+    kind = _kind(config)
+    others = [
+        f"{path.removeprefix('agent.')} {value if isinstance(value, str) else json.dumps(value)}"
+        for path, value in kind.items()
+        if path not in _BENCHMARK
+    ]
+    return method_name(config) + (f" ({', '.join(others)})" if others else "")
 
 
 @dataclass(frozen=True)
@@ -77,6 +94,17 @@ class Cell:
         """Of the runs' last windows."""
         return summarise([run.last for run in self.runs])
 
+    @cached_property
+    def second_half(self) -> Summary:
+        """Of the runs' second halves."""
+        return summarise([run.second_half for run in self.runs])
+
+    @cached_property
+    def regret(self) -> Summary | None:
+        """Of the runs' regrets over the last window; None where the optimum is not known."""
+        found = [run.regret for run in self.runs if run.regret is not None]
+        return summarise(found) if found else None
+
     @property
     def train_steps(self) -> int:
         return self.runs[0].config.train_steps
@@ -90,13 +118,19 @@ class Cell:
         """Where the shown configuration is not the reference: `agent.discount: 0.99 -> 0.9`."""
         return differences(self.reference, replace(self.runs[0].config, seed=self.reference.seed))
 
-    def extra(self, kind: str) -> float | None:
-        """The third number of a cell: % saved, iterations, or median milliseconds."""
+    def extra(self, kind: str) -> tuple[float, float | None] | None:
+        """The third number of a cell: % saved, iterations, or the median milliseconds with their deviation."""
         if kind == "milliseconds":
             times = [time for run in self.runs for _, time in run.milliseconds]
-            return float(np.median(times)) if times else None
+            return (float(np.median(times)), float(np.std(times))) if times else None
         found = [run.saved if kind == "saved" else run.work for run in self.runs]
         known = [value for value in found if value is not None]
+        return (float(np.mean(known)), None) if known else None
+
+    @property
+    def dropped(self) -> float | None:
+        """% of the max-Q problems that stayed without an answer, where the runs recorded it."""
+        known = [run.dropped for run in self.runs if run.dropped is not None]
         return float(np.mean(known)) if known else None
 
 
@@ -111,7 +145,8 @@ class Catalogue:
             whole = run.state == "finished" or (unfinished and len(run.rows) > 1)
             if whole and not run.latency:
                 self.by_identity[identity(run.config)].append(run)
-        self.placed: set[str] = set()
+        self.placed: dict[str, set[str]] = defaultdict(set)
+        """Spec -> ids of the runs that stand in it, in the order in which the specs were asked for."""
 
     def groups(self, runs: Sequence[Run]) -> list[list[Run]]:
         """Runs of the same configuration but for the seed."""
@@ -126,7 +161,7 @@ class Catalogue:
         runs = self.by_identity.get(identity(reference), [])
         groups = self.groups(runs)
         shown = _widest(groups) if spec.every_configuration else _most_trusted(groups, reference)
-        self.placed.update(run.config.id for run in runs)
+        self.placed[spec.name].update(run.config.id for run in runs)
         published = spec.paper[task][column.paper] if spec.paper and column.paper else None
         return Cell(task, column, tuple(shown), len(groups), published, reference)
 
@@ -144,20 +179,32 @@ class Catalogue:
         }
         return {task: {n: cell for n, cell in cells.items() if n not in idle} for task, cells in rows.items()}
 
+    def own(self, spec: Spec) -> set[str]:
+        """Ids of the runs in a spec's table that stand in no earlier one, the table it is a view of aside."""
+        found = set(self.placed[spec.name])
+        for name, ids in self.placed.items():
+            if name == spec.name:
+                break
+            if name != spec.view_of:
+                found -= ids
+        return found
+
     def others(self) -> list[Run]:
         """Finished runs that no table asked for."""
-        return [run for runs in self.by_identity.values() for run in runs if run.config.id not in self.placed]
+        placed = set().union(*self.placed.values())
+        return [run for runs in self.by_identity.values() for run in runs if run.config.id not in placed]
 
 
 def _most_trusted(groups: Sequence[Sequence[Run]], reference: RunConfig) -> Sequence[Run]:
     """The configuration trained longest, then with the most seeds, then the chosen one, then the best.
 
-    Length and seeds come first: the best of many short searches is not a result.
+    Length and seeds come first: the best of many short searches is not a result.  The best is the one with the
+    highest second half, which one lucky window cannot decide.
     """
 
     def trust(group: Sequence[Run]) -> tuple[int, int, bool, float]:
         config = replace(group[0].config, seed=0, train_steps=reference.train_steps)
-        mean = float(np.mean([run.best for run in group]))
+        mean = float(np.mean([run.second_half for run in group]))
         return group[0].config.train_steps, len(group), config.id == replace(reference, seed=0).id, mean
 
     return max(groups, key=trust, default=[])

@@ -13,6 +13,7 @@ from caql.experiments.report.document import Block, Drawing, Folded, Heading, Pa
 from caql.experiments.report.document import Cell as Entry
 from caql.experiments.report.figures import Line, Panel, duration, panels, shares
 from caql.experiments.report.results import Run
+from caql.experiments.report.tables import variant
 from caql.experiments.specs import SPECS
 
 SOLVER_COLOURS = {"exact": 0, "ga": 1, "cem": 2, "mip": 7}
@@ -32,22 +33,22 @@ def _ms(value: float) -> str:
 
 def latency(runs: Sequence[Run]) -> list[Block]:
     """The latency table and figure, from the runs that were probed."""
-    by_task: dict[Benchmark, list[Run]] = defaultdict(list)
+    found: dict[tuple[Benchmark, str], list[Run]] = defaultdict(list)
     for run in runs:
         if run.latency and isinstance(run.config.action_range, float | int):
-            by_task[run.config.task, float(run.config.action_range)].append(run)
-    if not by_task:
+            found[(run.config.task, float(run.config.action_range)), variant(run.config)].append(run)
+    if not found:
         return []
     body: list[list[Entry]] = []
     drawn = []
-    for task, probed in by_task.items():
+    for (task, method), probed in found.items():
         times: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for run in probed:
             for row in run.latency:
                 for solver, value in row.get("milliseconds", {}).items():
                     times[solver].append((row["train_step"], value))
         theirs = paper.LATENCY.get(task, {})
-        line: list[Entry] = [title(task)]
+        line: list[Entry] = [title(task), method]
         for solver in SOLVER_COLOURS:
             values = [value for _, value in times.get(solver, [])]
             ours = f"{_ms(float(np.median(values)))} ± {_ms(float(np.std(values)))}" if values else NOTHING
@@ -60,11 +61,11 @@ def latency(runs: Sequence[Run]) -> list[Block]:
             steps = sorted({step for step, _ in points})
             means = [float(np.mean([value for at, value in points if at == step])) for step in steps]
             lines.append(Line(solver, SOLVER_COLOURS[solver], np.asarray(steps), np.asarray(means)))
-        drawn.append(Panel(title(task), lines, logarithmic=True))
+        drawn.append(Panel(f"{title(task)}, {method}", lines, logarithmic=True))
     return [
         Heading(SPECS["latency"].title),
         Table(
-            ["", *SOLVER_COLOURS, "runs"],
+            ["", "trained with", *SOLVER_COLOURS, "runs"],
             body,
             "Milliseconds for one max-Q problem, median ± standard deviation over training; below it the paper's. "
             "Ours: a minibatch of 64 in one thread (mip: 4 problems one by one), all solvers on the same networks.",
@@ -74,25 +75,35 @@ def latency(runs: Sequence[Run]) -> list[Block]:
 
 
 def latency_in_runs(runs: Sequence[Run]) -> list[Block]:
-    """The time of a max-Q problem over training, as each finished run of CAQL measured it with its own solver."""
+    """The time of a max-Q problem over training, as each finished run of CAQL measured it with its own solver.
+
+    Runs are told apart by all that makes their method, so that a constant and a dynamic tolerance are two lines.
+    """
     found: dict[Benchmark, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.state == "finished" and run.milliseconds and isinstance(run.config.action_range, float | int):
-            found[run.config.task, float(run.config.action_range)][run.method.removeprefix("caql-")].append(run)
+            task = run.config.task, float(run.config.action_range)
+            found[task][variant(run.config).removeprefix("caql-")].append(run)
     if not found:
         return []
-    drawn = []
-    for task, solvers in found.items():
+    drawn, body = [], []
+    for task, methods in found.items():
         lines = []
-        for solver, members in solvers.items():
+        for index, (method, members) in enumerate(methods.items()):
             points: dict[int, list[float]] = defaultdict(list)
             for run in members:
                 for step, value in run.milliseconds:
                     points[step].append(value)
             steps = sorted(points)
             means = np.asarray([np.mean(points[step]) for step in steps])
-            lines.append(Line(solver, SOLVER_COLOURS.get(solver, 3), np.asarray(steps), means))
+            lines.append(Line(method, SOLVER_COLOURS.get(method, (3 + index) % 8), np.asarray(steps), means))
+            body.append([title(task), method, *_solving(members)])
         drawn.append(Panel(title(task), lines, logarithmic=True))
+    header = ["", "method", "median ms", "deviation", "work", "saved", "dropped", "runs"]
+    caption = (
+        "Milliseconds for one max-Q problem, median and standard deviation over training; iterations or nodes; share "
+        "of the problems that filter and clusters took away; share that the solver gave no answer to, where recorded."
+    )
     return [
         Heading("Max-Q over training"),
         Drawing(
@@ -100,6 +111,24 @@ def latency_in_runs(runs: Sequence[Run]) -> list[Block]:
             panels(drawn, "Max-Q over training"),
             "Milliseconds for one max-Q problem over training, as the runs measured it, each with its own solver.",
         ),
+        Folded("The same as numbers", [Table(header, body, caption)]),
+    ]
+
+
+def _solving(members: Sequence[Run]) -> list[str]:
+    times = [value for run in members for _, value in run.milliseconds]
+
+    def mean(values: Sequence[float | None], form: str) -> str:
+        known = [value for value in values if value is not None]
+        return form.format(float(np.mean(known))) if known else NOTHING
+
+    return [
+        _ms(float(np.median(times))),
+        _ms(float(np.std(times))),
+        mean([run.work for run in members], "{:.1f}"),
+        mean([run.saved for run in members], "{:.1f} %"),
+        mean([run.dropped for run in members], "{:.2g} %"),
+        str(len(members)),
     ]
 
 
@@ -110,7 +139,7 @@ def time_split(runs: Sequence[Run]) -> list[Block]:
         if run.state == "finished" and run.seconds and not run.latency:
             size = run.config.action_range
             shown = f" {size:g}" if isinstance(size, float | int) else ""
-            grouped[f"{run.config.task}{shown}", run.method].append(run)
+            grouped[f"{run.config.task}{shown}", variant(run.config)].append(run)
     if not grouped:
         return []
     bars, body = [], []

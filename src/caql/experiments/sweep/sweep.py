@@ -97,10 +97,10 @@ class Progress:
                 self._seen, self.train_step, self.latest_return = changed, row["train_step"], row["return"]
 
 
-class Board(Protocol):
+class Display(Protocol):
     """Shows a sweep to its user."""
 
-    def __enter__(self) -> Board: ...
+    def __enter__(self) -> Display: ...
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -160,7 +160,7 @@ def _terminate_is_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def sweep(jobs: Sequence[Job], backend: Callable[[], Backend], board: Board) -> list[Progress]:
+def sweep(jobs: Sequence[Job], backend: Callable[[], Backend], display: Display) -> list[Progress]:
     """Do all jobs; what became of each.  Ctrl-C leaves the unfinished ones `stopped` or `waiting`."""
     try:
         for folder in {job.folder.parent for job in jobs}:
@@ -173,25 +173,25 @@ def sweep(jobs: Sequence[Job], backend: Callable[[], Backend], board: Board) -> 
     waiting = [row for row in rows.values() if row.state == "waiting"]
     everything = list(rows.values())
     if not waiting:
-        with board:
-            board.update(everything)
+        with display:
+            display.update(everything)
         return everything
     workers = backend()
-    with board, _terminate_is_interrupt():
+    with display, _terminate_is_interrupt():
         try:
             while waiting or any(row.state == "running" for row in everything):
                 while waiting and workers.free > 0:
-                    _start(waiting.pop(0), workers, board)
+                    _start(waiting.pop(0), workers, display)
                 ended = workers.wait(POLL)
                 for each in ended:
                     row = rows[each.job.folder]
                     if _settle(row, each.outcome):
                         waiting.append(row)
-                    board.changed(row)
+                    display.changed(row)
                 for row in everything:
                     if row.state == "running":
                         row.refresh()
-                board.update(everything)
+                display.update(everything)
         except KeyboardInterrupt:
             for row in everything:
                 if row.state == "running":
@@ -200,16 +200,16 @@ def sweep(jobs: Sequence[Job], backend: Callable[[], Backend], board: Board) -> 
             for each in workers.stop():
                 if each.outcome.kind == "finished":
                     rows[each.job.folder].state = "finished"
-            board.update(everything)
+            display.update(everything)
     return everything
 
 
-def _start(row: Progress, workers: Backend, board: Board) -> None:
+def _start(row: Progress, workers: Backend, display: Display) -> None:
     row.refresh()
     row.state, row.tries, row.message = "running", row.tries + 1, ""
     row.began, row.first_step = time.monotonic(), row.train_step
     workers.start(row.job)
-    board.changed(row)
+    display.changed(row)
 
 
 def _settle(row: Progress, outcome: Outcome) -> bool:

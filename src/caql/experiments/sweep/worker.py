@@ -1,7 +1,8 @@
 """A worker: one process with one thread of arithmetic, which does one run after another.
 
 It reads a job per line from its standard input and answers with an outcome per line; between runs it keeps
-what is expensive to start.  When its input ends, the sweep is gone, and the worker checkpoints and follows it.
+what is expensive to start.  Its input ends when the sweep has ended or was killed: the worker then writes a
+checkpoint of the run it is at, and exits.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class LiveTable(Quiet):
         return table
 
 
-def board_for_terminal() -> Lines | LiveTable:
+def display_for_terminal() -> Lines | LiveTable:
     """The live table if somebody is watching."""
     console = Console()
     return LiveTable(console) if console.is_terminal else Lines()

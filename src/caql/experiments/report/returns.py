@@ -1,0 +1,162 @@
+"""The report's tables of returns: what a user gets at the end, and what stands beside the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from caql.experiments.paper import Benchmark
+from caql.experiments.report.document import Cell as Entry
+from caql.experiments.report.document import Part, Table
+from caql.experiments.report.statistics import Summary
+from caql.experiments.report.tables import Catalogue, Cell
+from caql.experiments.report.timings import NOTHING, title
+from caql.experiments.specs import SPECS, Spec
+
+EXTRA = {
+    "saved": ("{:.1f} % saved", "max-Q problems taken away by filter and clusters"),
+    "iterations": ("{:.0f} iterations", "mean iterations of a max-Q problem"),
+    "milliseconds": ("{:.3g} ms", "median ± standard deviation of a max-Q problem's time over training"),
+}
+Rows = dict[Benchmark, dict[str, Cell]]
+
+
+def plus_minus(mean: float, std: float | None) -> str:
+    """`-145.2 ± 3.1`."""
+    return f"{mean:.1f} ± {std:.1f}" if std is not None else f"{mean:.1f}"
+
+
+def _spread(summary: Summary) -> float | None:
+    return summary.std if summary.runs > 1 else None
+
+
+def matrix(spec: Spec, rows: Rows) -> Table:
+    """What a user gets, and below it the 95th percentile beside the paper's."""
+    columns = list(next(iter(rows.values())))
+    body: list[list[Entry]] = []
+    for task, cells in rows.items():
+        means = {name: cell.last.mean for name, cell in cells.items() if cell.runs}
+        leader = max(means, key=lambda name: means[name]) if len(means) > 1 else None
+        body.append([title(task), *(_entry(spec, cell, name == leader) for name, cell in cells.items())])
+    beside = (
+        " Beside the paper's number: p95, the 95th percentile of the smoothed curve, which picks lucky windows; ▲ "
+        "where it is at least the paper's, ▼ where it is not."
+    )
+    return Table(
+        ["", *columns],
+        body,
+        "Mean ± standard deviation over seeds (n runs) of the last window's return, the best of a row in bold; "
+        "the mean of the second half of training; regret: how much more the optimal policy scores than the last "
+        "window, where that is known."
+        + (beside if spec.paper else "")
+        + (f" Then {EXTRA[spec.extra][1]}, ours and (the paper's)." if spec.extra else ""),
+    )
+
+
+def _entry(spec: Spec, cell: Cell, leads: bool) -> tuple[Part, ...]:
+    published = f"{cell.paper.mean:.1f} ± {cell.paper.std:.1f}" if cell.paper else ""
+    if not cell.runs:
+        return (Part(NOTHING, "faint"), Part(published and f"paper {published}", "faint"))
+    last, best = cell.last, cell.best
+    parts = [
+        Part(plus_minus(last.mean, _spread(last)), "strong" if leads else "plain"),
+        Part(f"second half {cell.second_half.mean:.1f}", "faint"),
+    ]
+    if cell.regret is not None:
+        parts.append(Part(f"regret {cell.regret.mean:.1f}", "faint"))
+    if cell.paper:
+        above = best.mean >= cell.paper.mean
+        ours = f"{'▲' if above else '▼'} p95 {plus_minus(best.mean, _spread(best))}, paper {published}"
+        parts.append(Part(ours, "better" if above else "worse"))
+    if spec.extra:
+        parts.append(Part(_extra(spec.extra, cell), "faint"))
+    if cell.dropped is not None:
+        parts.append(Part(f"{cell.dropped:.2g} % dropped", "faint"))
+    steps = "" if cell.train_steps == cell.reference.train_steps else f", {cell.train_steps:,} steps"
+    parts.append(Part(f"n = {last.runs}{steps}", "faint"))
+    return tuple(parts)
+
+
+def _extra(kind: str, cell: Cell) -> str:
+    """`7 iterations (59.5)`, `0.12 ± 0.03 ms (118.5 ± 75.6)`."""
+    found, form = cell.extra(kind), EXTRA[kind][0]
+    if found is None:
+        ours = "not measured"
+    else:
+        value, deviation = found
+        ours = form.format(value) if deviation is None else f"{value:.3g} ± {form.format(deviation)}"
+    if cell.paper is None or cell.paper.extra is None:
+        return ours
+    theirs = f"{cell.paper.extra:g}" + (f" ± {cell.paper.extra_std:g}" if cell.paper.extra_std is not None else "")
+    return f"{ours} ({theirs})"
+
+
+def summary(catalogue: Catalogue) -> list[Table]:
+    """Table 1 in brief, for a README: what a user gets, and the 95th percentile beside the paper's."""
+    rows = catalogue.table(SPECS["table1"])
+    filled = {task: cells for task, cells in rows.items() if any(cell.runs for cell in cells.values())}
+    if not filled:
+        return []
+    columns = list(next(iter(filled.values())))
+
+    def table(corner: str, entry: Callable[[Cell], str]) -> Table:
+        body = []
+        for task, cells in filled.items():
+            seeds = sorted({cell.best.runs for cell in cells.values() if cell.runs})
+            shown = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+            body.append([title(task), *(entry(cell) if cell.runs else NOTHING for cell in cells.values()), shown])
+        return Table([corner, *columns, "seeds"], body)
+
+    return [
+        table("last window / second half / regret", _outcome),
+        table("95th percentile (the paper's)", _beside_the_paper),
+    ]
+
+
+def _outcome(cell: Cell) -> str:
+    parts = [plus_minus(cell.last.mean, _spread(cell.last)), f"{cell.second_half.mean:.1f}"]
+    return " / ".join([*parts, f"{cell.regret.mean:.1f}"] if cell.regret is not None else parts)
+
+
+def _beside_the_paper(cell: Cell) -> str:
+    return plus_minus(cell.best.mean, _spread(cell.best)) + (f" ({cell.paper.mean:.1f})" if cell.paper else "")
+
+
+def numbers(rows: Rows) -> Table:
+    """Every statistic of every cell that has runs, one row each."""
+    body: list[list[Entry]] = []
+    for task, cells in rows.items():
+        for name, cell in cells.items():
+            if not cell.runs:
+                continue
+            body.append(
+                [
+                    title(task),
+                    name,
+                    *(_mean_and_middle(each) for each in (cell.last, cell.second_half)),
+                    NOTHING if cell.regret is None else plus_minus(cell.regret.mean, _spread(cell.regret)),
+                    _mean_and_middle(cell.best),
+                    plus_minus(cell.paper.mean, cell.paper.std) if cell.paper else NOTHING,
+                    str(cell.last.runs),
+                    f"{cell.train_steps:,}",
+                    str(cell.configurations),
+                ]
+            )
+    header = [
+        "",
+        "method",
+        "last window",
+        "second half",
+        "regret",
+        "95th percentile",
+        "paper",
+        "runs",
+        "steps",
+        "tried",
+    ]
+    note = "Below a mean: IQM, the interquartile mean, with its 95 % interval. Tried: configurations found in all."
+    return Table(header, body, note)
+
+
+def _mean_and_middle(found: Summary) -> tuple[Part, ...]:
+    interval = f" [{found.low:.1f}, {found.high:.1f}]" if found.runs > 1 else ""
+    return (Part(plus_minus(found.mean, _spread(found))), Part(f"IQM {found.iqm:.1f}{interval}", "faint"))

@@ -79,14 +79,40 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError as problem:
         raise CaqlError(f"{path} does not exist") from problem
-    except (SafetensorError, OSError, ValueError) as problem:
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise CaqlError(f"{path} is damaged: {problem}") from problem
     if "meta" not in header or "sha256" not in header:
         raise CaqlError(f"{path} was not written by caql: its header has no digest")
     if _digest(arrays, header["meta"]) != header["sha256"]:
         raise CaqlError(f"{path} is damaged: its contents do not match its digest")
-    meta: dict[str, Any] = json.loads(header["meta"])
+    try:
+        meta: Any = json.loads(header["meta"])
+    except (ValueError, RecursionError) as problem:
+        raise CaqlError(f"{path} is damaged: its header is not JSON: {problem}") from problem
+    if not isinstance(meta, dict):
+        raise CaqlError(f"{path} is damaged: its header holds no named values")
     return arrays, meta
+
+
+def check_meta(meta: dict[str, Any], **types: type) -> None:
+    """Whether a file's JSON holds each of these, of its type, and whole numbers not below 0."""
+    for name, kind in types.items():
+        value = meta.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
+            raise CaqlError(f"the saved state does not fit: {name} = {str(value)[:80]!r} must be a {kind.__name__}")
+
+
+def check_array(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """The named array, if it has this shape and type and holds only finite numbers."""
+    if name not in arrays or arrays[name].shape != shape:
+        held = arrays[name].shape if name in arrays else "nothing"
+        raise CaqlError(f"the saved state does not fit: {name} should be {shape} and is {held}")
+    array = arrays[name]
+    if array.dtype != dtype:
+        raise CaqlError(f"the saved state does not fit: {name} should be {dtype} and is {array.dtype}")
+    if not np.isfinite(array).all():
+        raise CaqlError(f"the saved state is of no use: {name} holds numbers that are not finite")
+    return array
 
 
 def flatten(tree: Any, prefix: str) -> Arrays:
@@ -101,10 +127,7 @@ def unflatten(template: Any, arrays: Arrays, prefix: str) -> Any:
     found = []
     for path, leaf in leaves:
         name = prefix + jax.tree_util.keystr(path)
-        if name not in arrays or arrays[name].shape != np.shape(leaf):
-            held = arrays[name].shape if name in arrays else "nothing"
-            raise CaqlError(f"the saved state does not fit: {name} should be {np.shape(leaf)} and is {held}")
-        found.append(jax.numpy.asarray(arrays[name]))
+        found.append(jax.numpy.asarray(check_array(arrays, name, np.shape(leaf), leaf.dtype)))
     return jax.tree_util.tree_unflatten(structure, found)
 
 

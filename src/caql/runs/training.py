@@ -25,6 +25,7 @@ from caql.environments import Task, make_task
 from caql.errors import CaqlError
 from caql.replay import Batch, Replay
 from caql.runs import checkpoints
+from caql.runs.memory import check_memory
 
 NOISE_BLOCK = 256
 
@@ -86,6 +87,7 @@ class Training:
         self.task = make_task(config.task, config.action_range, config.episode_steps) if task is None else task
         spec = Spec(self.task.observation_size, self.task.action_set, config.steps_per_epoch)
         self.agent = make_agent(config.agent, spec)
+        check_memory(self.agent, config.replay_size, self.task.observation_size)
         self.state = self.agent.init(jax.random.key(config.seed))
         self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size)
         self.epoch = 0
@@ -139,6 +141,11 @@ class Training:
 
     def restore(self, arrays: checkpoints.Arrays, meta: dict[str, Any]) -> None:
         """Undo `snapshot`."""
+        counts = {"epoch": int, "train_step": int, "environment_steps": int, "written": int}
+        checkpoints.check_meta(meta, **counts, records=list, seconds=dict, since=list, returns=list)
+        for name, column in self.replay.data._asdict().items():
+            kept = min(meta["written"], self.replay.capacity)
+            checkpoints.check_array(arrays, f"replay.{name}", (kept, *column.shape[1:]), column.dtype)
         self.state = checkpoints.unflatten(self.state, arrays, "state")
         self.replay.restore({n: arrays[f"replay.{n}"] for n in Batch._fields}, meta["written"])
         self.epoch, self.train_step = meta["epoch"], meta["train_step"]

@@ -133,7 +133,7 @@ def _read_run(path: Path, problems: list[Problem]) -> Run:
     values = _read_json(path / "config.json")
     try:
         config = from_json(values)
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as problem:
         raise CaqlError(f"config.json is not a configuration: {problem}") from problem
     rows = tuple(_read_rows(path / "metrics.jsonl", ("train_step", "return"), problems))
     latency = tuple(_read_rows(path / "latency.jsonl", ("train_step",), problems))
@@ -150,7 +150,7 @@ def _read_run(path: Path, problems: list[Problem]) -> Run:
 def _read_json(path: Path) -> Row:
     try:
         values = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise CaqlError(f"{path.name} is damaged: {problem}") from problem
     if not isinstance(values, dict):
         raise CaqlError(f"{path.name} is damaged: not an object")
@@ -164,7 +164,7 @@ def _read_rows(path: Path, needed: tuple[str, ...], problems: list[Problem]) -> 
         try:
             row = json.loads(line)
             whole = all(math.isfinite(row[name]) for name in needed)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             whole = False
         if whole:
             yield row

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from caql.cli.output import standard_output
+from caql.cli.output import require_output
 from caql.errors import CaqlError
 from caql.model import load_model
 from caql.runs.training import evaluate_policy
@@ -34,6 +34,7 @@ class Evaluate:
 def main(arguments: list[str]) -> None:
     """Run `caql evaluate`."""
     options = tyro.cli(Evaluate, prog="caql evaluate", args=arguments)
+    require_output()
     if options.episodes < 1:
         raise CaqlError(f"--episodes = {options.episodes} must be at least 1")
     if options.seed < 0:
@@ -41,8 +42,7 @@ def main(arguments: list[str]) -> None:
     model = load_model(options.path, trust=options.trust)
     policy = model.greedy_policy(options.greedy)
     returns = evaluate_policy(policy, model.task, options.episodes, (options.seed, 0))
-    with standard_output():
-        print(f"{model.config.task}: {model.config.agent.name} after {model.train_step} training steps")
-        for index, value in enumerate(returns):
-            print(f"  episode {index + 1}: {value:.1f}")
-        print(f"mean {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes")
+    print(f"{model.config.task}: {model.config.agent.name} after {model.train_step} training steps")
+    for index, value in enumerate(returns):
+        print(f"  episode {index + 1}: {value:.1f}")
+    print(f"mean {np.mean(returns):.1f} ± {np.std(returns):.1f} over {len(returns)} episodes")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from caql.cli.output import standard_output
+from caql.cli.output import require_output
 from caql.errors import CaqlError
 from caql.maxq.problem import Solution, Status
 from caql.network_files import NetworkFile
@@ -75,12 +75,11 @@ def main(args: list[str]) -> None:
         maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)
     start = time.perf_counter()
     solution = maximize(network.layers, low, high, states, **settings)
-    seconds = time.perf_counter() - start
-    with standard_output():
-        _print(solution, seconds, options)
+    _print(solution, time.perf_counter() - start, options)
 
 
 def _check(options: Arguments) -> None:
+    require_output()
     if options.limit_rows < 1:
         raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
     if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:

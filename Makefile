@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check slow-test bench clean
+.PHONY: demo test check slow-test bench campaign clean
 
 demo: $(READY)  ## CAQL learns Pendulum in the range [-0.66, 0.66]
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,10 @@ slow-test: $(READY)  ## learning, measured against return thresholds: about half
 bench: $(READY)  ## solvers, training step, acting and start-up, side by side
 	$(BIN)/caql bench maxq
 	$(BIN)/python benchmarks/training_step.py
+
+MINUTES ?= 60
+campaign: $(READY)  ## fuzzed networks, kills, mutated files, bad command lines; goes on with new seeds each time
+	$(BIN)/python -m campaign --minutes $(MINUTES) $(if $(PROBLEMS),--proofs $(PROBLEMS)) $(if $(KILLS),--kills $(KILLS))
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -46,7 +46,7 @@ def test_differences_name_the_nested_setting():
         ({"evaluate_every": -1}, "evaluate_every = -1"),
         ({"warm_up": 10, "replay_size": 5}, "must not exceed replay_size"),
         ({"seed": -1}, "seed = -1"),
-        ({"seed": 2**32}, "less than 2\\^32"),
+        ({"seed": 2**31}, "less than 2\\^31"),
     ],
 )
 def test_bad_loops_are_named(settings, words):

@@ -30,7 +30,7 @@ ONLY = {
     "gurobipy": {"maxq/mip/backends.py"},
     "cplex": {"maxq/mip/backends.py"},
     "mujoco": {"environments.py"},
-    "onnx": {"network_files.py"},
+    "onnx": {"network_files/tensors.py"},
     "daqp": {"actions/projection.py"},
 }
 

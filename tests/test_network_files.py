@@ -189,7 +189,7 @@ def pickled(path: Path) -> None:
     ("name", "write", "message"),
     [
         ("net.npz", missing_bias, "right would be W0, b0, W1, b1"),
-        ("net.npz", pickled, "is not an .npz of plain arrays: Object arrays cannot be loaded"),
+        ("net.npz", pickled, "W0 is pickled: Object arrays cannot be loaded"),
         ("net.npz", lambda path: path.write_bytes(b"nothing"), "is not an .npz of plain arrays"),
         ("net.npz", lambda path: path.write_bytes(b""), "is not an .npz of plain arrays"),
         ("net.safetensors", lambda path: path.write_bytes(b"nothing"), "is not a safetensors file"),

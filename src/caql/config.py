@@ -25,8 +25,8 @@ from caql.errors import CaqlError, nearest
 from caql.maxq.solvers import SOLVERS, implied_settings, solver_class
 from caql.run_ids import completed, distinctive, flatten, run_id
 
-SEEDS = 2**32
-"""JAX's keys have 32 bits of seed: a larger one would repeat a smaller one's weights."""
+SEEDS = 2**31
+"""Seeds are less than this: JAX computes with 32-bit whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RunConfig:
         if self.warm_up > self.replay_size:
             raise CaqlError(f"warm_up = {self.warm_up} must not exceed replay_size = {self.replay_size}")
         if not 0 <= self.seed < SEEDS:
-            raise CaqlError(f"seed = {self.seed} must not be negative and must be less than 2^32 = {SEEDS}")
+            raise CaqlError(f"seed = {self.seed} must not be negative and must be less than 2^31 = {SEEDS}")
 
     @cached_property
     def id(self) -> str:

@@ -278,6 +278,19 @@ def _flag(name: str, value: Any) -> bool:
     return bool(found.reshape(())[()])
 
 
+def stored_task(task: str, place: object, trust: bool) -> str:
+    """The task that a file names, if making it imports nothing that only the file's author chose.
+
+    `module:Env-v0` makes Gymnasium import `module`.  Raises `CaqlError` for such a name unless the user trusts it.
+    """
+    if ":" in task and not trust:
+        raise CaqlError(
+            f"{place} asks to import {task.split(':')[0]!r} for its task {task!r}; "
+            "give env= (in Python), the task itself (caql train) or --trust if you know that code"
+        )
+    return task
+
+
 def make_task(
     task: str | gym.Env[Any, Any], action_range: ActionRange | Sequence[Any] = None, episode_steps: int | None = 0
 ) -> Task:

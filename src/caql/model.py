@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from caql.agents import config_class
-from caql.agents.agent import Policy
+from caql.agents import config_class, make_agent
+from caql.agents.agent import Policy, Spec
 from caql.config import RunConfig, from_json
-from caql.environments import Task, episode_limit, make_task
+from caql.environments import Task, episode_limit, make_task, stored_task
 from caql.errors import CaqlError, nearest
 from caql.maxq.maximize import maximize
 from caql.maxq.problem import Solver
@@ -21,6 +22,7 @@ from caql.networks import Layers
 from caql.runs import checkpoints
 from caql.runs.compilation_cache import keep_compiled
 from caql.runs.folder import is_finished, save_model
+from caql.runs.memory import state_shapes
 from caql.runs.progress import reporter_for_terminal
 from caql.runs.training import Epoch, Training
 
@@ -285,32 +287,66 @@ class SAC(Model):
 MODELS: dict[str, type[Model]] = {cls.agent_name: cls for cls in (CAQL, NAF, DDPG, TD3, SAC)}
 
 
-def load_model(path: Path, env: Any = None) -> Model:
-    """The model in a file, or a run's folder: its final weights, or those of its latest checkpoint."""
-    if path.is_dir():
-        return _load_run(path, env)
-    file = path if path.exists() else _with_suffix(path)
+def load_model(path: Path, env: Any = None, trust: bool = False) -> Model:
+    """The model in a file, or a run's folder: its final weights, or those of its latest checkpoint.
+
+    A task such as `module:Env-v0` is code that the file's author chose: it is imported only if `env` names it or
+    `trust` says so.  Raises `CaqlError` for whatever is wrong with the file.
+    """
+    try:
+        if path.is_dir():
+            return _load_run(path, env, trust)
+        file = path if path.exists() else _with_suffix(path)
+    except OSError as problem:
+        raise CaqlError(f"{str(path)[:80]!r} is not a usable file name: {problem.strerror}") from problem
     arrays, meta = checkpoints.load(file)
-    if "config" not in meta:
+    if not isinstance(meta.get("config"), dict):
         raise CaqlError(f"{file} is not a saved model: it has no configuration")
-    return _restore(from_json(meta["config"]), arrays, meta, env)
+    with _usable(file):
+        return _restore(from_json(meta["config"]), arrays, meta, env, _Source(file, trust))
 
 
-def _load_run(folder: Path, env: Any) -> Model:
+def _load_run(folder: Path, env: Any, trust: bool) -> Model:
     from caql.runs.folder import read_config
 
     if is_finished(folder) and (folder / "model.safetensors").exists():
-        return load_model(folder / "model.safetensors", env)
-    config = read_config(folder)
+        return load_model(folder / "model.safetensors", env, trust)
+    with _usable(folder / "config.json"):
+        config = read_config(folder)
     arrays, meta = checkpoints.latest_checkpoint(folder, reporter_for_terminal().say)
-    return _restore(config, arrays, meta, env)
+    with _usable(folder):
+        return _restore(config, arrays, meta, env, _Source(folder / "config.json", trust))
 
 
-def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], env: Any) -> Model:
-    task = make_task(config.task if env is None else env, config.action_range, config.episode_steps)
+class _Source(NamedTuple):
+    """Where a configuration was read, and whether the code it names may be imported."""
+
+    path: Path
+    trust: bool
+
+
+@contextlib.contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Make what a file's wrong values lead to one sentence about the file, with the error as its cause."""
+    try:
+        yield
+    except CaqlError as problem:
+        raise CaqlError(str(problem) if str(path) in str(problem) else f"{path}: {problem}") from problem
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as problem:
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+        raise CaqlError(f"{path} holds values that cannot be used: {reason}") from problem
+
+
+def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], env: Any, source: _Source) -> Model:
+    checkpoints.check_meta(meta, epoch=int, train_step=int, environment_steps=int)
+    known = stored_task(config.task, *source) if env is None else env
+    task = make_task(known, config.action_range, config.episode_steps)
+    # The saved arrays are held against the agent's shapes before it makes arrays of its own.
+    spec = Spec(task.observation_size, task.action_set, config.steps_per_epoch)
+    state = checkpoints.unflatten(state_shapes(make_agent(config.agent, spec)), arrays, "state")
     model = object.__new__(MODELS[config.agent.name])
     training = Training(config, task)
-    training.state = checkpoints.unflatten(training.state, arrays, "state")
+    training.state = state
     training.epoch, training.train_step = meta["epoch"], meta["train_step"]
     training.environment_steps = meta["environment_steps"]
     model._begin(training)

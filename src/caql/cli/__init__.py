@@ -38,6 +38,7 @@ def main() -> None:
         return
     # Networks this small lose time to XLA's thread pool; the flag must be there before JAX starts.
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    from caql.cli.output import system_errors
     from caql.errors import CaqlError, nearest
 
     command, *rest = arguments
@@ -45,7 +46,8 @@ def main() -> None:
         print(f"caql: {command!r} is not a command; {nearest(command, COMMANDS)}", file=sys.stderr)
         sys.exit(2)
     try:
-        importlib.import_module(f"caql.cli.{command}").main(rest)
+        with system_errors():
+            importlib.import_module(f"caql.cli.{command}").main(rest)
     except CaqlError as problem:
         print(f"caql: {problem}", file=sys.stderr)
         sys.exit(2)

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
+from caql.cli.output import require_output
 from caql.errors import CaqlError
 from caql.model import load_model
 from caql.runs.episodes import evaluate_policy
@@ -26,14 +27,19 @@ class Evaluate:
     """Decides the episodes' first states; the default is none that training used."""
     greedy: str = "action_function"
     """Who acts: the action_function, or the max-Q solver (CAQL only)."""
+    trust: bool = False
+    """Import the module that the run's task names, as in `module:Env-v0`."""
 
 
 def main(arguments: list[str]) -> None:
     """Run `caql evaluate`."""
     options = tyro.cli(Evaluate, prog="caql evaluate", args=arguments)
+    require_output()
     if options.episodes < 1:
         raise CaqlError(f"--episodes = {options.episodes} must be at least 1")
-    model = load_model(options.path)
+    if options.seed < 0:
+        raise CaqlError(f"--seed = {options.seed} must not be negative")
+    model = load_model(options.path, trust=options.trust)
     policy = model.greedy_policy(options.greedy)
     returns = evaluate_policy(policy, model.task, options.episodes, (options.seed, 0))
     print(f"{model.config.task}: {model.config.agent.name} after {model.train_step} training steps")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from caql.cli.output import require_output
 from caql.errors import CaqlError
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.problem import Solution, Status
@@ -19,6 +21,7 @@ from caql.network_files import NetworkFile
 
 SAMPLED = 64
 """States taken from a saved run."""
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Arguments:
     """Threads over the states (exact), or within one state (MIP solvers)."""
     limit_rows: Annotated[int, tyro.conf.arg(metavar="N")] = 20
     """Print at most N rows; all states are solved."""
+    trust: bool = False
+    """Import the module that a saved run's task names, as in `module:Env-v0`."""
 
 
 def main(args: list[str]) -> None:
@@ -58,7 +63,9 @@ def main(args: list[str]) -> None:
     from caql.maxq.maximize import maximize
     from caql.network_files import read_network, read_states
 
-    network = _saved_run(options.file) if options.file.is_dir() else read_network(options.file)
+    _check(options)
+    saved = os.path.isdir(options.file)  # a name that the system refuses is no folder, and named when it is read
+    network = _saved_run(options.file, options.trust) if saved else read_network(options.file)
     low, high = _box(options, network.low, network.high)
     states = network.states if options.states is None else read_states(options.states)
     settings: dict[str, Any] = {
@@ -68,8 +75,6 @@ def main(args: list[str]) -> None:
         "threads": options.threads,
         "time_limit": options.time_limit,
     }
-    if options.limit_rows < 1:
-        raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
     if options.solver == "exact":
         # Once, on a network of one weight: compiling is no part of the time that is reported.
         maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)
@@ -82,14 +87,27 @@ def main(args: list[str]) -> None:
     _print(solution, time.perf_counter() - start, options)
 
 
-def _saved_run(folder: Path) -> NetworkFile:
+def _check(options: Arguments) -> None:
+    require_output()
+    if options.limit_rows < 1:
+        raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
+    if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
+        raise CaqlError(f"threads = {options.threads} must be between 1 and {MOST_THREADS}")
+
+
+def _saved_run(folder: Path, trust: bool) -> NetworkFile:
     """A CAQL run's Q-network and action range, and states from its replay buffer or, without one, fresh resets."""
-    from caql.model import CAQL
+    from caql.model import CAQL, load_model
     from caql.runs.checkpoints import checkpoint_files, latest_checkpoint
 
-    model = CAQL.load(folder)
+    model = load_model(folder, trust=trust)
+    if not isinstance(model, CAQL):
+        raise CaqlError(f"{folder} holds a {type(model).__name__}, not a CAQL: only CAQL has a max-Q problem")
+    seen: Any = np.empty((0, 0))
     if checkpoint_files(folder):
-        seen = latest_checkpoint(folder, lambda sentence: print(sentence, file=sys.stderr))[0]["replay.states"]
+        arrays = latest_checkpoint(folder, lambda sentence: print(sentence, file=sys.stderr))[0]
+        seen = arrays.get("replay.states", seen)
+    if seen.ndim == 2 and seen.size and seen.shape[1] == model.task.observation_size:
         states = seen[np.linspace(0, len(seen) - 1, min(len(seen), SAMPLED)).astype(int)]
     else:
         states = np.stack([model.task.reset(seed=seed)[0] for seed in range(SAMPLED)])

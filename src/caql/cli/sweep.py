@@ -99,7 +99,7 @@ def _check(options: Sweep) -> None:
         if value is not None and not 1 <= value <= MOST:
             raise CaqlError(f"{name} = {value} must be at least 1 and at most {MOST}")
     if not 0 <= options.first_seed <= SEEDS - options.seeds:
-        raise CaqlError(f"first_seed = {options.first_seed} must not be negative, and every seed less than 2^32")
+        raise CaqlError(f"first_seed = {options.first_seed} must not be negative, and every seed less than 2^31")
     if not 0 <= options.checkpoint_seconds < math.inf:
         raise CaqlError(f"checkpoint_seconds = {options.checkpoint_seconds} must be a number, and not negative")
     check_folder_name("out", options.out)

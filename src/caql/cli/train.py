@@ -15,7 +15,7 @@ import tyro
 
 from caql.agents import AGENTS, PRESETS, agent_config
 from caql.config import RunConfig
-from caql.environments import ActionRange, paper_task
+from caql.environments import ActionRange, paper_task, stored_task
 from caql.errors import CaqlError
 from caql.maxq.solvers import SOLVERS, make_solver
 from caql.runs.compilation_cache import keep_compiled
@@ -38,6 +38,8 @@ class Train:
     """Go on with the run in --out; its own settings are the defaults."""
     checkpoint_seconds: float = 60.0
     """Seconds between checkpoints."""
+    trust: bool = False
+    """With --resume: import the module that the stored task names, as in `module:Env-v0`."""
 
 
 def read_range(text: str) -> ActionRange:
@@ -108,7 +110,7 @@ def parse(arguments: list[str]) -> Train:
             raise CaqlError(f"--solver = {solver_name!r} belongs to --agent caql; {agent.name} has no max-Q solver")
         agent = replace(agent, solver=make_solver(solver_name))
     default = replace(stored, agent=agent) if stored else RunConfig(task=tyro.MISSING, agent=agent)
-    return tyro.cli(
+    options = tyro.cli(
         Train,
         prog="caql train",
         description=f"{Train.__doc__}\n\nAgents: {', '.join([*AGENTS, *PRESETS])}\n\nSolvers: {', '.join(SOLVERS)}",
@@ -116,6 +118,9 @@ def parse(arguments: list[str]) -> Train:
         default=Train(config=default),
         registry=REGISTRY,
     )
+    if stored and stored.task not in arguments:
+        stored_task(stored.task, options.out, options.trust)
+    return options
 
 
 def _stored(arguments: list[str]) -> RunConfig | None:

@@ -82,7 +82,7 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError as problem:
         raise CaqlError(f"{path} does not exist") from problem
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as problem:
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise CaqlError(f"{path} is damaged: {problem}") from problem
     text, digest = _header(path, header)
     if _digest(arrays, text) != digest:

@@ -43,7 +43,7 @@ def read_config(folder: Path) -> RunConfig:
         return from_json(json.loads(path.read_text()))
     except FileNotFoundError as problem:
         raise CaqlError(f"{folder} holds no run: it has no config.json") from problem
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as problem:
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise CaqlError(f"{path} is damaged: {problem}") from problem
 
 

@@ -10,9 +10,6 @@ from enum import IntEnum
 import jax
 import numpy as np
 
-LARGEST_SEED = 2**31 - 1
-"""JAX computes with 32-bit whole numbers."""
-
 
 class Purpose(IntEnum):
     """What a random stream is for; part of every stream's seed, so the numbers must never change."""

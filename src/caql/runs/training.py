@@ -27,7 +27,8 @@ from caql.replay import Batch, Replay
 from caql.runs import checkpoints
 from caql.runs.clock import Clock
 from caql.runs.episodes import Episode, collect, evaluate_policy
-from caql.runs.streams import LARGEST_SEED, Purpose, reset_seed, stream, update_key
+from caql.runs.memory import check_memory
+from caql.runs.streams import Purpose, reset_seed, stream, update_key
 
 
 @dataclass
@@ -46,12 +47,11 @@ class Training:
     """A run in progress: the agent's state, the replay buffer and the counters."""
 
     def __init__(self, config: RunConfig, task: Task | None = None) -> None:
-        if config.seed > LARGEST_SEED:
-            raise CaqlError(f"seed = {config.seed} must be at most {LARGEST_SEED}")
         self.config = config
         self.task = make_task(config.task, config.action_range, config.episode_steps) if task is None else task
         spec = Spec(self.task.observation_size, self.task.action_set, config.steps_per_epoch)
         self.agent = make_agent(config.agent, spec)
+        check_memory(self.agent, config.replay_size, self.task.observation_size)
         self.state = self.agent.init(jax.random.key(config.seed))
         self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size)
         self.epoch = 0

@@ -319,7 +319,7 @@ def test_latency_probe_times_every_solver_and_survives_a_restart(tmp_path):
         (Sweep("table1", seeds=10**9), "seeds = 1000000000 must be at least 1 and at most 1000"),
         (Sweep("table1", workers=10**9), "workers = 1000000000"),
         (Sweep("table1", first_seed=-1), "first_seed = -1 must not be negative"),
-        (Sweep("table1", first_seed=2**32 - 5), "every seed less than"),
+        (Sweep("table1", first_seed=2**31 - 5), "every seed less than"),
         (Sweep("table1", checkpoint_seconds=-1.0), "checkpoint_seconds = -1.0"),
         (Sweep("table1", checkpoint_seconds=float("nan")), "checkpoint_seconds = nan"),
         (Sweep("table1", checkpoint_seconds=float("inf")), "checkpoint_seconds = inf"),

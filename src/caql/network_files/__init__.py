@@ -1,0 +1,52 @@
+"""Networks from files: .npz, .safetensors or .onnx, as a list of layers `(W, b)`; states from .npy, .npz or .csv.
+
+A file may come from anywhere.  Nothing is unpickled, nothing is imported, and what a header claims is held against
+the file's real size before memory is taken.  Whatever is wrong is one sentence, a `CaqlError`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from caql.errors import CaqlError
+from caql.network_files.arrays import Array, NetworkFile, network_of_npz, network_of_safetensors, states_of_file
+from caql.network_files.graph import network_of_onnx
+
+__all__ = ["Array", "NetworkFile", "read_network", "read_states"]
+
+READERS = {".npz": network_of_npz, ".safetensors": network_of_safetensors, ".onnx": network_of_onnx}
+
+
+def read_network(path: Path | str) -> NetworkFile:
+    """The network in a file.
+
+    Array files name their layers W0, b0, W1, b1, ... or weights_0, bias_0, ..., W of shape (inputs, outputs), and
+    may also hold `low`, `high` and `states`.  An ONNX graph must be a chain of Gemm, MatMul, Add, Relu, Flatten and
+    Identity from one input to one output.
+
+    Raises `CaqlError` for anything else.
+    """
+    path = Path(path)
+    _must_exist("file", path, "an .npz, .safetensors or .onnx file")
+    if path.suffix.lower() not in READERS:
+        raise CaqlError(f"file = {str(path)!r} ends in {path.suffix!r}; right would be {', '.join(READERS)}")
+    return READERS[path.suffix.lower()](path)
+
+
+def read_states(path: Path | str) -> Array:
+    """States, one row each, from an .npy file, an .npz with one array or one named `states`, or a .csv of numbers.
+
+    Returns an array of shape (n,) or (states, n).  Raises `CaqlError` for anything else.
+    """
+    path = Path(path)
+    _must_exist("states", path, "an .npy, .npz or .csv file")
+    return states_of_file(path)
+
+
+def _must_exist(argument: str, path: Path, right: str) -> None:
+    try:
+        found = path.is_file()
+    except (OSError, ValueError) as problem:  # a name too long for the system, or with a NUL in it
+        raise CaqlError(f"{argument} = {str(path)[:80]!r} is not a usable file name: {problem}") from None
+    if not found:
+        raise CaqlError(f"{argument} = {str(path)!r} does not exist; right would be {right}")

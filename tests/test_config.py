@@ -1,7 +1,9 @@
 import dataclasses
+from typing import Literal
 
 import pytest
 
+from caql import config as config_module
 from caql.agents import AGENTS, config_class
 from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig, differences, from_json, to_json
@@ -179,3 +181,16 @@ def test_whole_numbers_are_taken_where_numbers_are_asked_for():
         (-1.0, -1.0, -1.0),
         (1.0, 1.0, 0.5),
     )
+
+
+def test_a_literal_is_matched_with_its_type():
+    assert config_module._fitted(1, Literal[True, "x"]) is config_module._UNFIT
+    assert config_module._fitted(True, Literal[True, "x"]) is True
+
+
+def test_differences_name_settings_that_only_one_has():
+    old, new = RunConfig("Hopper", agent=config_class("sac")()), RunConfig("Hopper", agent=config_class("naf")())
+    found = differences(old, new)
+    assert "agent.name: sac -> naf" in found
+    assert "agent.saturation_penalty: None -> 1.0" in found
+    assert "agent.temperature: learned -> None" in found

@@ -224,3 +224,8 @@ def test_runs_that_cannot_both_have_their_name_stay_where_they_are(tmp_path):
     assert (tmp_path / "one" / "config.json").exists()
     with pytest.raises(ValueError, match="is not a folder"):
         rename_runs(tmp_path / "nowhere")
+
+
+def test_a_number_is_not_a_truth_value():
+    values = to_json(RunConfig("Hopper"))
+    assert run_ids.run_id(values | {"zero_terminal_reward": 0}) != run_ids.run_id(values)

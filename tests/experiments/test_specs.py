@@ -244,3 +244,14 @@ def test_a_setting_that_nobody_called_a_hyper_parameter_makes_another_cell():
         *("agent.cluster_radius", "agent.cluster_relative", "agent.cluster_method", "agent.cluster_cap_by_bound"),
     }
     assert all(any(fnmatchcase(path, pattern) for path in every) for pattern in tables.HYPER_PARAMETERS)
+
+
+def test_shared_columns_are_run_once():
+    twice = replace(SPECS["table3"], columns=(*SPECS["table3"].columns, *SPECS["table4"].columns))
+    assert len(configurations(twice, ["hopper"], ["ga", "ga+df", "tol-1e-6"], seeds=[0, 1])) == 4
+
+
+def test_a_grid_point_is_the_whole_choice():
+    point = {"agent.critic_learning_rate": 0.0002}
+    found = configuration(SPECS["table2"], ("Hopper", 1.0), column("table2", "sac"), point)
+    assert (found.agent.temperature, found.agent.critic_learning_rate) == ("learned", 0.0002)

@@ -428,3 +428,69 @@ def test_a_finished_run_is_preferred_to_its_unfinished_copy(tmp_path):
     results = read_results(tmp_path)
     assert [run.folder for run in results.runs] == [whole]
     assert {problem.path.name for problem in results.problems} == {"a-copy", "zz-copy"}
+
+
+def test_probed_runs_are_kept_apart_from_plain_ones(tmp_path):
+    same = config("latency", ("Ant", 0.25), "caql-exact")
+    write_run(tmp_path, same, target=100)
+    write_run(tmp_path, same, target=900, latency=True)
+    results = read_results(tmp_path)
+    assert (len(results.runs), results.problems) == (2, [])
+    column = choose_columns(SPECS["table1"], ["caql-exact"])[0]
+    cell = Catalogue(results.runs).cell(SPECS["table1"], ("Ant", 0.25), column)
+    assert [bool(run.latency) for run in cell.runs] == [False]
+
+
+def test_of_equally_trusted_configurations_the_one_held_longest_is_shown(tmp_path):
+    peak = write_run(tmp_path, config("table2", HOPPER, "sac", grid("sac")[7]), target=100)
+    rows = [json.loads(line) for line in (peak / "metrics.jsonl").read_text().splitlines()]
+    for row in rows[20:60]:
+        row["return"] = 900.0
+    (peak / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_run(tmp_path, config("table2", HOPPER, "sac", grid("sac")[8]), target=300)
+    column = choose_columns(SPECS["table1"], ["sac"])[0]
+    cell = Catalogue(read_results(tmp_path).runs).cell(SPECS["table1"], HOPPER, column)
+    assert 250 < cell.second_half.mean < 350
+    assert cell.best.mean < 500
+
+
+def test_a_table_needs_own_runs_whatever_comes_after_it(tmp_path):
+    task = ("Hopper", 1.0)
+    write_run(tmp_path, config("table3", task, "ga"))
+    write_run(tmp_path, config("table4", task, "dtol-1"))
+    catalogue = Catalogue(read_results(tmp_path).runs)
+    for name in ("table3", "table4"):
+        catalogue.table(SPECS[name])
+    # The plain column is in both tables, and counts for the first.
+    assert [len(catalogue.own(SPECS[name])) for name in ("table3", "table4")] == [1, 1]
+
+
+def test_times_are_never_negative(tmp_path):
+    folder = write_run(tmp_path, config("table1", HOPPER, "sac"))
+    text = (folder / "metrics.jsonl").read_text().splitlines()
+    last = json.loads(text[-1]) | {"seconds": {"updating": -0.5, "max_q": 2.0}}
+    (folder / "metrics.jsonl").write_text("\n".join([*text[:-1], json.dumps(last)]) + "\n")
+    (run,) = read_results(tmp_path).runs
+    assert run.seconds == {"updating": 0.0, "max_q": 2.0}
+
+
+def test_hidden_folders_are_not_looked_at(tmp_path):
+    write_run(tmp_path, config("table1", HOPPER, "sac"))
+    (tmp_path / ".sweep").mkdir()
+    assert not read_results(tmp_path).problems
+
+
+def test_the_triangle_points_up_where_ours_is_at_least_the_papers(tmp_path):
+    cell = config("table1", HOPPER, "sac")
+    for level, mark in ((309.1, "▲"), (309.0, "▼")):
+        shutil.rmtree(tmp_path / "r", ignore_errors=True)
+        folder = write_run(tmp_path / "r", cell)
+        (folder / "metrics.jsonl").write_text(json.dumps({"train_step": 1000, "return": level}) + "\n")
+        assert f"{mark} p95 {level:.1f}, paper 309.1 ± 95.8" in markdown_of(tmp_path)
+
+
+def test_a_single_run_is_shown_without_a_spread(tmp_path):
+    folder = write_run(tmp_path / "r", config("table1", HOPPER, "sac"))
+    text = markdown_of(tmp_path)
+    assert f"| {last_return(returns(folder)):.1f}<br>" in text
+    assert "± 0.0" not in text

@@ -445,3 +445,41 @@ def test_what_cannot_work_is_said_before_a_sweep(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.count("left out, for it cannot work: hinge with lambda = ") == 2
     assert "2 runs, 2 to do" in said
+
+
+def test_a_run_that_finishes_while_the_sweep_stops_counts_as_finished(tmp_path):
+    class Late(Scripted):
+        def stop(self):
+            return [Ended(job, Outcome("finished")) for job in self.running]
+
+    jobs = make_jobs([replace(TINY, seed=seed) for seed in range(2)], tmp_path)
+    backend = Late({0: ["interrupt"], 1: ["interrupt"]})
+    assert [row.state for row in sweep(jobs, lambda: backend, Quiet())] == ["finished", "finished"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *[
+            "",
+            "x",
+            "[" * 100_000,
+            "3",
+            "[]",
+            '{"train_step": 5}',
+            '{"train_step": [], "return": 1, "seconds": {"a": 1}}',
+        ],
+        *['{"train_step": 5, "return": "x", "seconds": 3}', '{"train_step": 0, "return": [], "seconds": {"a": 1}}'],
+        '{"train_step": 1, "return": null, "seconds": {"a": NaN}}',
+    ],
+)
+def test_damaged_metrics_stop_no_sweep(tmp_path, line):
+    (job,) = make_jobs([TINY], tmp_path)
+    job.folder.mkdir()
+    (job.folder / "config.json").write_text(json.dumps(to_json(TINY)))
+    (job.folder / "metrics.jsonl").write_text(line)
+    (job.folder / "finished.json").touch()
+    assert costs.measured(tmp_path) == {}
+    progress = Progress(job)
+    progress.refresh()
+    assert (progress.train_step, progress.latest_return) == (0, None)

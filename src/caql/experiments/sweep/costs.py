@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
 from caql.config import RunConfig
-from caql.errors import CaqlError
 from caql.experiments.sweep.sweep import last_row, method_name
 from caql.runs.folder import read_config
 
@@ -47,7 +47,9 @@ def measured(results: Path) -> Rates:
             row = last_row(path.parent / "metrics.jsonl")
             config = read_config(path.parent)
             rate = sum(row["seconds"].values()) / row["train_step"]
-        except (OSError, ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, CaqlError):
+            if not 0 <= rate < math.inf:
+                continue
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
             continue
         found[config.task, method_name(config), config.episode_steps].append(rate)
     return {key: statistics.median(rates) for key, rates in found.items()}

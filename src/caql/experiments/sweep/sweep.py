@@ -90,11 +90,12 @@ class Progress:
     def refresh(self) -> None:
         """Read the last evaluation from the run's folder."""
         path = self.job.folder / "metrics.jsonl"
-        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
             changed = path.stat().st_mtime
             if changed != self._seen:
                 row = last_row(path)
-                self._seen, self.train_step, self.latest_return = changed, row["train_step"], row["return"]
+                step, latest = int(row["train_step"]), float(row["return"])
+                self._seen, self.train_step, self.latest_return = changed, step, latest
 
 
 class Display(Protocol):

@@ -140,7 +140,7 @@ for _ in range(500):
         ("agent.exploration.decay", 2.0, "agent.exploration.decay = 2.0 must be more than 0 and at most 1"),
         ("agent.exploration.colour", 2.0, "agent.exploration has no setting 'colour'"),
         ("agent.solver", "ga", 'agent.solver = "ga" must be an object with a name and settings'),
-        ("agent.solver", {}, "agent.solver.name is missing; known: ga, cem, exact, mip"),
+        ("agent.solver", {}, "agent.solver.name is missing; known: exact, scip"),
         ("agent.solver", {"name": "exat"}, "did you mean 'exact'"),
         ("agent.solver", {"name": None}, "agent.solver.name = null must be text"),
         ("agent.solver.iterations", 2.5, "agent.solver.iterations = 2.5 must be a whole number"),

@@ -13,7 +13,7 @@ def test_every_mutant_changes_one_place_of_the_source_and_names_tests_that_exist
         if mutant.get("equivalent"):
             assert mutant["note"], mutant
             continue
-        names = [part.split("::")[0] for part in mutant["tests"].split() if part.startswith("tests")]
+        names = [part.split("::")[0] for part in mutant["tests"] if part.startswith("tests")]
         assert names, mutant
         for name in names:
             assert Path(ROOT, name).exists(), mutant

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ import numpy as np
 from matplotlib import patheffects
 from matplotlib import pyplot as plt
 
+from caql.errors import CaqlWarning
 from caql.maxq.gradient_ascent import GradientAscent
 from caql.maxq.maximize import maximize
 from caql.maxq.solvers import make_solver
@@ -96,7 +98,9 @@ def ascent_paths(slice_: Slice) -> list[Any]:
 def anytime(slice_: Slice) -> tuple[Any, Any]:
     """Value and upper bound that `exact` knows after 1, 2, ... nodes, until it is done."""
     nodes = int(slice_.solve(solver="exact").work[0])
-    found = [slice_.solve(solver=make_solver("exact", node_limit=limit)) for limit in range(1, nodes + 1)]
+    with warnings.catch_warnings():  # that a limit was hit is the point of these calls
+        warnings.simplefilter("ignore", CaqlWarning)
+        found = [slice_.solve(solver=make_solver("exact", node_limit=limit)) for limit in range(1, nodes + 1)]
     return np.array([each.values[0] for each in found]), np.array([each.upper[0] for each in found])
 
 

@@ -15,21 +15,24 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 900
 """A mutant that makes its tests hang is killed after this time, and counts as killed."""
 
 
-def mutants(words: list[str]) -> list[dict[str, str]]:
+def mutants(words: list[str]) -> list[dict[str, Any]]:
     """All recorded mutants, those of some files only if `words` says so."""
     found = [mutant for path in sorted(Path(__file__).parent.glob("*.json")) for mutant in json.loads(path.read_text())]
+    for mutant in found:
+        mutant["tests"] = tests if isinstance(tests := mutant["tests"], list) else shlex.split(tests)
     return [mutant for mutant in found if not words or any(word in mutant["file"] for word in words)]
 
 
-def tests_fail(tree: Path, tests: str) -> bool:
+def tests_fail(tree: Path, tests: list[str]) -> bool:
     """Whether the tests of a mutant fail in the copied tree."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *shlex.split(tests)]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     try:
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=SECONDS, check=False)

@@ -162,6 +162,13 @@ def test_observations_are_float32_vectors_of_the_tasks_own_space():
     assert task.observation_space.contains(observation)
 
 
+def test_observation_bounds_beyond_float32_are_taken():
+    class Wide(Echo):
+        observation_space = gym.spaces.Box(-1e300, 1e300, (2,), np.float64)
+
+    assert make_task(Wide()).observation_space.high.tolist() == [np.inf, np.inf]
+
+
 def test_the_clock_truncates_and_a_fall_terminates():
     task = make_task("Hopper", episode_steps=200)
     task.reset(seed=0)

@@ -54,6 +54,25 @@ def test_restored_replay_goes_on_as_if_nothing_had_happened():
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rewards": None}, "rewards should be float32 of shape .5,. and is missing"),
+        ({"states": np.zeros((5, 2), np.float32)}, "states should be"),
+        ({"actions": np.zeros((5, 1))}, "actions should be float32 .* and is float64"),
+        ({"continues": np.zeros(4, np.float32)}, "continues should be"),
+    ],
+)
+def test_columns_that_do_not_fit_change_nothing(change, words):
+    replay, other = Replay(7, 1, 1), Replay(7, 1, 1)
+    replay.extend(episode(0, 5))
+    columns = {name: column for name, column in (replay.snapshot() | change).items() if column is not None}
+    with pytest.raises(CaqlError, match=words):
+        other.restore(columns, 5)
+    assert other.written == 0
+    assert not other.data.rewards.any()
+
+
 def test_capacity_must_be_positive():
     with pytest.raises(CaqlError, match="replay_size = 0"):
         Replay(0, 1, 1)

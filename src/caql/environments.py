@@ -127,7 +127,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         self.observation_shape = observations.shape
         self.observation_size = math.prod(observations.shape)
         with np.errstate(over="ignore"):
-            edges = (np.asarray(bound, np.float32).reshape(-1) for bound in (observations.low, observations.high))
+            edges = [np.asarray(bound, np.float32).reshape(-1) for bound in (observations.low, observations.high)]
         self.observation_space = gym.spaces.Box(*edges, dtype=np.float32)
         self.action_space = gym.spaces.Box(self.low, self.high, dtype=np.float32)
         self.episode_steps = episode_steps
@@ -179,7 +179,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             raise Misbehaviour(
                 f"step returned {_shown(answer)}; it must return observation, reward, terminated, truncated, info"
             ) from problem
-        number = float(reward) if isinstance(reward, float | int) else _number(reward)
+        number = float(reward) if isinstance(reward, float) else _number(reward)
         if not math.isfinite(number):
             raise Misbehaviour(f"the environment gave a non-finite reward, {number}")
         ended = terminated if isinstance(terminated, bool) else _flag("terminated", terminated)

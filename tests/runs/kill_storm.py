@@ -2,7 +2,7 @@
 
 `storm(seed, folder, whole)` is one of them, decided by its seed; a campaign calls it as often as it likes:
 
-    python -m tests.runs.kill_storm FIRST COUNT [FOLDER]
+    python -m tests.runs.kill_storm FIRST COUNT [FOLDER [OPTIONS OF caql train ...]]
 """
 
 import os
@@ -168,14 +168,15 @@ def compare(folder: Path, whole: Path) -> list[str]:
 
 def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
+    arguments = [*TINY, *sys.argv[4:]]
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(sys.argv[3]) if len(sys.argv) > 3 else Path(temporary)
         whole = root / "whole"
-        if not is_finished(whole) and start(whole, (whole / "config.json").exists(), TINY).wait(SLOWEST) != 0:
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        if not is_finished(whole) and start(whole, (whole / "config.json").exists(), arguments).wait(SLOWEST) != 0:
             sys.exit(f"the whole run failed; see {whole}.log")
         for seed in range(first, first + count):
-            outcome = storm(seed, root / f"storm-{seed}", whole)
-            print(outcome, flush=True)
+            print(storm(seed, root / f"storm-{seed}", whole, arguments), flush=True)
 
 
 if __name__ == "__main__":

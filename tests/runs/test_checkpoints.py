@@ -50,6 +50,13 @@ def test_changed_values_are_noticed_too(tmp_path):
         checkpoints.load(path)
 
 
+def test_the_digest_covers_names_types_and_shapes():
+    arrays = {"a": np.zeros((2, 3), np.float32)}
+    others = [{"b": arrays["a"]}, {"a": np.zeros((2, 3), np.int32)}, {"a": np.zeros((3, 2), np.float32)}, {}]
+    assert len({checkpoints._digest(each, "{}") for each in (arrays, *others)}) == 5
+    assert checkpoints._digest(arrays, "{}") != checkpoints._digest(arrays, "[]")
+
+
 @pytest.mark.parametrize("text", ["", "[3]", "7", '{"step": ', "[" * 100_000])
 def test_values_that_are_no_values_are_one_sentence(tmp_path, text):
     path = tmp_path / "x.safetensors"

@@ -12,9 +12,10 @@ import textwrap
 import pytest
 
 from caql.agents.caql import CAQLConfig
-from caql.config import RunConfig
+from caql.config import RunConfig, to_json
 from caql.errors import CaqlError
 from caql.runs import checkpoints, lock
+from caql.runs.board import Board
 from caql.runs.folder import Busy, is_finished, read_metrics, run
 from caql.runs.lock import alone
 
@@ -84,6 +85,16 @@ def test_a_live_run_is_not_resumed_by_another(finished):
     before = everything(finished)
     with alone(finished), pytest.raises(Busy):
         run(TINY, finished, resume=True)
+    assert everything(finished) == before
+
+
+def test_a_sweeps_worker_leaves_a_live_run_alone(finished):
+    from caql.experiments.sweep.worker import perform
+
+    before = everything(finished)
+    with alone(finished):
+        job = {"folder": str(finished), "config": to_json(TINY), "latency": False, "checkpoint_seconds": 60.0}
+        assert perform(job).kind == "busy"
     assert everything(finished) == before
 
 
@@ -190,6 +201,14 @@ class Listening:
 
     def epoch(self, epoch):
         pass
+
+
+def test_events_are_on_the_disk_at_once(tmp_path):
+    board = Board(tmp_path, 0)
+    before = sum(path.stat().st_size for path in tmp_path.iterdir())
+    board.add({"return": 3.5, "returns": [3.5]}, 20)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > before
+    board.close()
 
 
 def test_event_files_hold_every_evaluation(finished):

@@ -257,6 +257,30 @@ def test_noise_is_drawn_afresh_after_every_block_of_it():
     assert len(set(actions[:256].tolist()) & set(actions[256:512].tolist())) <= 2  # both ends of the range
 
 
+def test_training_returns_are_those_since_the_last_evaluation():
+    training = Training(TINY, make_task(Scripted(fall=3), None, 20))
+    training._collect()
+    assert training._evaluate()["training_return"] == 3.0
+    training.task = make_task(Scripted(fall=5), None, 20)
+    training._collect()
+    assert training._evaluate()["training_return"] == 5.0
+    assert training._evaluate()["training_return"] is None
+
+
+def test_an_evaluation_due_at_a_resume_is_made():
+    """The minibatches that a probe wants are not in a checkpoint."""
+    first, second = Training(TINY), Training(TINY)
+    for _ in zip(range(3), first.epochs(), strict=False):
+        pass
+    assert first.train_step == 10
+    first.train_step = 40
+    second.restore(*first.snapshot())
+    row = next(second.epochs()).evaluation
+    assert row["train_step"] == 40
+    assert "loss" in row
+    assert "solve_ms" not in row
+
+
 def test_seconds_move_between_parts_and_are_never_negative():
     clock = Clock({"updating": 2.0})
     clock.move("updating", "max_q", 0.5)

@@ -93,7 +93,7 @@ def lead(options: argparse.Namespace) -> int:
         for worker in workers:
             worker.wait()
     except KeyboardInterrupt:
-        # The workers heard it too, and end after what they are doing.
+        print("ending after what is going on; that may take a minute or two", flush=True)
         for worker in workers:
             with contextlib.suppress(KeyboardInterrupt):
                 worker.wait()

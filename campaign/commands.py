@@ -229,7 +229,9 @@ def _serve_in_child(lines: list[tuple[list[str], bool]]) -> tuple[list[Any], sub
     try:
         (folder / "lines.json").write_text(json.dumps(lines))
         command = [sys.executable, "-c", f"from campaign.commands import serve, Path; serve(Path({str(folder)!r}))"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=7200)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=7200, start_new_session=True
+        )
         path = folder / "outcomes.jsonl"
         return [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else [], ended
     finally:

@@ -160,7 +160,7 @@ def work(seed: list[int], number: int, ledger: Ledger, count: int = BATCH) -> No
 
 def _serve_in_child(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", f"from campaign.files import serve, Path; serve(Path({str(folder)!r}))"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600, start_new_session=True)
 
 
 def again(story: dict[str, Any], path: Path) -> list[str]:

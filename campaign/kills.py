@@ -42,8 +42,14 @@ def start(kind: str, folder: Path, resume: bool) -> subprocess.Popen[str]:
     """A `caql train` process of its own."""
     arguments = [*COMMON.split(), *SETTINGS[kind].split(), "--out", str(folder), *(["--resume"] if resume else [])]
     environment = {**os.environ, "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+    # In a session of its own, so that Ctrl-C ends the campaign and not, like another kill, the run.
     return subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
     )
 
 

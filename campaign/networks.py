@@ -98,10 +98,6 @@ def _random(rng: Random) -> Case:
     return mapped(case, lambda x: x * spread)
 
 
-def _he(rng: Random) -> Case:
-    return some(rng, "he")
-
-
 @cache
 def _shipped(name: str) -> dict[str, Array]:
     from safetensors.numpy import load
@@ -184,14 +180,6 @@ def _scaled(rng: Random, kind: str, least: float, most: float) -> Case:
         return replace(case, first=case.first * factor, action=case.action * factor)
     (w, b), *rest = case.later
     return replace(case, first=case.first * factor, action=case.action * factor, later=((w / factor, b), *rest))
-
-
-def _huge(rng: Random) -> Case:
-    return _scaled(rng, "huge", 6, 12)
-
-
-def _tiny(rng: Random) -> Case:
-    return _scaled(rng, "tiny", -12, -6)
 
 
 def _cancelling(rng: Random) -> Case:
@@ -288,15 +276,15 @@ def _biased(rng: Random) -> Case:
 
 KINDS: dict[str, Callable[[Random], Case]] = {
     "random": _random,
-    "he": _he,
+    "he": lambda rng: some(rng, "he"),
     "trained": _trained,
     "tied": _tied,
     "duplicated": _duplicated,
     "quantised": _quantised,
     "integer": _integer,
     "dead": _dead,
-    "huge": _huge,
-    "tiny": _tiny,
+    "huge": lambda rng: _scaled(rng, "huge", 6, 12),
+    "tiny": lambda rng: _scaled(rng, "tiny", -12, -6),
     "cancelling": _cancelling,
     "point boxes": _point,
     "thin boxes": _thin,

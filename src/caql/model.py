@@ -294,11 +294,11 @@ def load_model(path: Path, env: Any = None, trust: bool = False) -> Model:
     `trust` says so.  Raises `CaqlError` for whatever is wrong with the file.
     """
     try:
-        if path.is_dir():
-            return _load_run(path, env, trust)
-        file = path if path.exists() else _with_suffix(path)
+        folder, file = path.is_dir(), path if path.exists() else _with_suffix(path)
     except OSError as problem:
         raise CaqlError(f"{str(path)[:80]!r} is not a usable file name: {problem.strerror}") from problem
+    if folder:
+        return _load_run(path, env, trust)
     arrays, meta = checkpoints.load(file)
     if not isinstance(meta.get("config"), dict):
         raise CaqlError(f"{file} is not a saved model: it has no configuration")

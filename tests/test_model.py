@@ -177,7 +177,7 @@ def test_a_range_is_respected_natively():
         ({"env": "Pendulum", "policy_kwargs": {"width": 3}}, "net_arch"),
         ({"env": "Pendulum", "policy": "CnnPolicy"}, "MlpPolicy"),
         ({"env": "Pendulum", "total": 3}, "has no setting 'total'"),
-        ({"env": "Pendulum", "seed": 2**31}, "seed = 2147483648 must be at most"),
+        ({"env": "Pendulum", "seed": 2**31}, "seed = 2147483648 must not be negative"),
         ({"env": "nomodule_at_all:Env-v0"}, "cannot be made: ModuleNotFoundError"),
         ({"env": gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * 2)}, "with 2 environments"),
         ({"env": 3}, "env is a int"),

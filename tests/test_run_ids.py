@@ -9,7 +9,7 @@ import pytest
 from caql import config as config_module
 from caql import run_ids
 from caql.agents import AGENTS, config_class
-from caql.agents.agent import Exploration
+from caql.agents.policies import Exploration
 from caql.agents.caql import CAQLConfig
 from caql.agents.sac import SACConfig
 from caql.config import RunConfig, from_json, to_json
@@ -17,7 +17,7 @@ from caql.experiments.sweep.rename import rename_runs
 from caql.experiments.sweep.sweep import run_name
 from caql.maxq.exact.solver import Exact
 from caql.maxq.mip.solver import Mip
-from caql.maxq.solvers import SOLVERS, solver_class
+from caql.maxq.solvers import CLASSES, solver_class
 
 RESULTS = Path(__file__).parent.parent / "results"
 COMMITTED = sorted(RESULTS.glob("*/*/config.json"))
@@ -50,7 +50,7 @@ def test_an_id_is_these_twelve_digits_for_ever():
 def table_rows():
     """Every setting of every agent and solver, as the fixed table has them and as the classes have them."""
     for name in AGENTS:
-        solvers = SOLVERS if name == "caql" else [None]
+        solvers = CLASSES if name == "caql" else [None]
         for solver in solvers:
             given = {"agent.name": name} | ({"agent.solver.name": solver} if solver else {})
             settings = {} if solver is None else {"solver": solver_class(solver)()}

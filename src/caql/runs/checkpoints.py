@@ -105,7 +105,7 @@ def _json(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as problem:
-        raise CaqlError(f"{path} is damaged: {problem}") from problem
+        raise CaqlError(f"{path} is damaged: its header is not JSON: {problem}") from problem
 
 
 def check_meta(meta: dict[str, Any], **types: Any) -> None:

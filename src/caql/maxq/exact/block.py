@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """A batch of problems.  Arrays by address: float64, except sizes and counter (int64) and wanted (bytes)."""
+    """A batch of problems.  Arrays by address: float64, except sizes, counter and stop (int64) and wanted (bytes)."""
 
     batch: int
     hidden: int
@@ -37,6 +37,8 @@ class Block(NamedTuple):
     """At most so many."""
     itself: int
     """The address of `solve_block`, for the threads that it makes."""
+    stop: int
+    """(1,): when another thread writes anything but 0, every row ends with what is known of it."""
 
 
 FIELDS = len(Block._fields)

@@ -19,6 +19,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
+from caql.maxq.exact.linking import linked_only
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 NATURAL = 0x7FFFFFFF
 """`size & NATURAL` is `size`, but tells the compiler that it is not negative.  Python counts negative indices from the
@@ -26,9 +28,11 @@ end, and a loop over `row[size + i]` that might have to is not vectorised."""
 SOURCES = (
     "compilation.py",
     "block.py",
+    "linking.py",
     "presolve.py",
     "relaxation.py",
     "simplex.py",
+    "workspace.py",
     "tableau.py",
     "node.py",
     "search.py",
@@ -52,7 +56,7 @@ def called_from_c(function: Function) -> Function:
 
 
 def allocating(function: Function) -> Function:
-    """As `called_from_c`, for functions that only compiled ones call."""
+    """For functions that only compiled ones call; they become part of those that are called from C."""
     return _compile(function, counted=True)
 
 
@@ -63,14 +67,15 @@ def compiled(function: Function) -> Function:
 
 def address_of(function: Any) -> int:
     """Where the machine code of a `called_from_c` function lives; compiles it the first time."""
-    function.compile((types.int64,))
+    with linked_only(function.py_func.__name__):
+        function.compile((types.int64,))
     (result,) = function.overloads.values()
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
 
 def _compile(function: Function, counted: bool, called_from_c: bool = False) -> Function:
     dispatcher = numba.njit(
-        cache=True,
+        cache=called_from_c,
         nogil=True,
         error_model="numpy",
         fastmath={"contract", "reassoc", "nsz"},
@@ -78,8 +83,9 @@ def _compile(function: Function, counted: bool, called_from_c: bool = False) -> 
         no_cpython_wrapper=True,
         no_cfunc_wrapper=not called_from_c,
     )(function)
-    with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
-        dispatcher._cache._cache_file._source_stamp = _stamp()
+    if called_from_c:  # the others live inside these
+        with contextlib.suppress(AttributeError):  # a private attribute: without it only developers can see stale code
+            dispatcher._cache._cache_file._source_stamp = _stamp()
     return cast(Function, dispatcher)
 
 

@@ -91,7 +91,7 @@ class Exact:
         answer = numbers[used + 2 :].reshape((batch, 5))
         wanted = np.empty(batch, np.bool_)
         wanted[...] = True if problem.mask is None else np.asarray(problem.mask)
-        integers = np.empty(FIELDS + len(sizes) + 2, np.int64)
+        integers = np.empty(FIELDS + len(sizes) + 3, np.int64)
         # An address costs a microsecond, so there are three of them, and the rest is counting.
         here, there = integers.ctypes.data, numbers.ctypes.data
         flat, first, lows, highs, gaps, _, points = (there + 8 * at for at in [0, *starts[len(parameters) :]])
@@ -113,8 +113,9 @@ class Exact:
             limits=there + 8 * used,
             threads=self.threads or os.cpu_count() or 1,
             itself=entry_address(),
+            stop=here + 8 * (FIELDS + len(sizes) + 2),
         )
-        integers[:] = (*block, *sizes, 0, batch)
+        integers[:] = (*block, *sizes, 0, batch, 0)
         entry()(here)
         status = answer[:, 2].astype(np.int32)
         return Solution(actions.copy(), answer[:, 0].copy(), answer[:, 1].copy(), status, answer[:, 3].astype(np.int64))

@@ -47,6 +47,7 @@ class Batch(NamedTuple):
     counter: Words
     actions: Floats
     answer: Floats
+    stop: Words
 
 
 @allocating
@@ -69,6 +70,7 @@ def unpack(block: Words) -> Batch:
         carray(pointer(block[11]), (2,), np.int64),
         carray(pointer(block[12]), (batch, d), np.float64),
         carray(pointer(block[13]), (batch, 5), np.float64),
+        carray(pointer(block[17]), (1,), np.int64),
     )
 
 

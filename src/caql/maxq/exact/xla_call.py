@@ -33,7 +33,7 @@ TARGET = "caql_exact"
 FAILED = int(Status.FAILED)
 FIXED = 8
 """Operands besides the later layers: first bias, action weights, low, high, start, tolerances, limits, wanted."""
-SIZES, ANSWER = Block._fields.index("sizes"), Block._fields.index("answer")
+SIZES, ANSWER, STOP = map(Block._fields.index, ("sizes", "answer", "stop"))
 RECEIVES = np.array(
     [Block._fields.index(n) for n in ("first_bias", "flat", "low", "high", "actions", "tolerance", "limits")]
 )
@@ -120,7 +120,7 @@ def serve(frame: int) -> int:
     hidden = (count - FIXED) // 2
     # One array of integers: the block, the sizes, the counter.  Numba frees an array after its last use, and an
     # address is not a use, so these two arrays are read once more after the solver has returned.
-    integers = np.zeros(FIELDS + hidden + 3, np.int64)
+    integers = np.zeros(FIELDS + hidden + 4, np.int64)
     integers[FIELDS] = d
     parameters = d * width
     for layer in range(hidden):
@@ -156,6 +156,7 @@ def serve(frame: int) -> int:
     integers[ANSWER] = start + 8 * offset
     integers[THREADS] = np.int64(numbers[offset - 1])
     integers[ITSELF] = address_of_solver()
+    integers[STOP] = here + 8 * (counter + 2)
     if finite:
         _solve_block(here)
     actions = offset - operands[6] - operands[5] - operands[4]

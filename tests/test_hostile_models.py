@@ -179,7 +179,7 @@ def test_checkpoints_with_wrong_fields(run: Path, tmp_path: Path, name: str) -> 
     (folder / "finished.json").unlink()
     for path in checkpoints.checkpoint_files(folder):
         rewritten(path, path, BAD_CHECKPOINTS[name])
-    with pytest.raises(CaqlError, match="saved (state|replay buffer) does not fit"):
+    with pytest.raises(CaqlError, match=r"saved (state|replay buffer) does not fit"):
         train(["Pendulum", *TINY, "--out", str(folder), "--resume"])
 
 

@@ -9,8 +9,8 @@ import pytest
 from caql import config as config_module
 from caql import run_ids
 from caql.agents import AGENTS, config_class
-from caql.agents.policies import Exploration
 from caql.agents.caql import CAQLConfig
+from caql.agents.policies import Exploration
 from caql.agents.sac import SACConfig
 from caql.config import RunConfig, from_json, to_json
 from caql.experiments.sweep.rename import rename_runs

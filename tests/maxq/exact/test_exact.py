@@ -117,7 +117,8 @@ def test_special_neurons():
 def test_zero_network():
     zeros = FoldedNetwork(np.zeros((1, 3)), np.zeros((2, 3)), ((np.zeros((3, 1)), np.full(1, 2.5)),))
     solution = Exact().solve(Problem(zeros, unit_box(2)))
-    assert solution.values[0] == solution.upper[0] == 2.5
+    assert solution.values[0] == 2.5
+    assert 0.0 <= solution.upper[0] - 2.5 <= 1e-12  # the rounding that a network of this size might have
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,21 @@
 """The dual simplex and the multipliers it leaves behind, against HiGHS on the same triangle relaxation."""
 
-import numba
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from caql.maxq.exact import node, relaxation, simplex, tableau
-from caql.maxq.exact.simplex import BELOW_CUTOFF, INFEASIBLE, OPTIMAL
+from .interpreted import relaxation, simplex, tableau, workspace
 
-
-def callable_from_python(function):
-    """The solver's inner functions have no bridge from Python of their own."""
-
-    @numba.njit
-    def call(*arguments):
-        return function(*arguments)
-
-    return call
-
-
-make_room = callable_from_python(node.make_room)
-backward_multipliers = callable_from_python(relaxation.backward_multipliers)
-dual_bound = callable_from_python(relaxation.dual_bound)
-dual_simplex = callable_from_python(simplex.dual_simplex)
-objective = callable_from_python(simplex.objective)
-read_multipliers = callable_from_python(tableau.read_multipliers)
-write_down = callable_from_python(tableau.write_down)
+BELOW_CUTOFF, INFEASIBLE, OPTIMAL = simplex.BELOW_CUTOFF, simplex.INFEASIBLE, simplex.OPTIMAL
 
 
 def random_relaxation(seed, d, layers):
     """A presolved network with made-up bounds: every neuron free, a layer after another, row n is Q."""
     rng = np.random.default_rng(seed)
     n = sum(layers)
-    room = make_room(np.int64(d), np.int64(n), np.int64(max(layers)))
-    net, node = room.net, room.node
-    net.rows[:] = 0.0
+    space = workspace.make_workspace(d, n, max(layers), np.zeros(1, np.int64))
+    net, node = space.net, space.node
+    net.rows[:] = net.margin[:] = 0.0
     node.low[:], node.high[:] = 0.0, 1.0
     first = 0
     for width in [*layers, 1]:
@@ -46,13 +27,13 @@ def random_relaxation(seed, d, layers):
                 node.lower[i], node.upper[i] = -0.2 - rng.random(), 0.2 + rng.random()
         first += width
     node.basis[:] = 0
-    room.scratch.binding[:] = 0
-    return n, room
+    space.scratch.binding[:] = 0
+    return n, space
 
 
-def highs(n, d, room):
+def highs(n, d, space):
     """The same program, written out for HiGHS."""
-    net, node = room.net, room.node
+    net, node = space.net, space.node
     rows, limits = [], []
     for i in range(n):
         y, z = net.rows[i, : d + n].copy(), np.eye(d + n)[d + i]
@@ -71,54 +52,125 @@ def highs(n, d, room):
     return None if answer.status == 2 else net.constant[n] - answer.fun
 
 
-def run(n, d, room, cutoff=-np.inf):
-    rows, columns = write_down(room.net, n, d, room.node, room.scratch, room.tab)
-    return columns, dual_simplex(room.tab, d, n, rows, columns, cutoff, 1000)
+def run(n, d, space, cutoff=-np.inf):
+    """The program solved: (its shape at the end, the outcome)."""
+    shape = tableau.write_down(space, n, d)
+    outcome = simplex.dual_simplex(space.tab, n, d, shape, cutoff, 1000)
+    return simplex.Shape(outcome.rows, shape.columns), outcome
+
+
+def read(n, d, space, shape, outcome):
+    """The multipliers read off, and the bound that they prove."""
+    tableau.read_basis(space, n, d, shape, outcome)
+    tableau.read_multipliers(space, n, d)
+    return relaxation.dual_bound(space.net, n, d, space.node, space.scratch, False)
 
 
 @pytest.mark.parametrize(("d", "layers"), [(1, [2]), (3, [5]), (2, [4, 3]), (4, [6, 5]), (2, [3, 3, 3])])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_optimum_and_its_proof(seed, d, layers):
-    n, room = random_relaxation(seed, d, layers)
-    best = highs(n, d, room)
-    columns, (status, rows, ray, step, _) = run(n, d, room, -1e3 if best is None else -np.inf)
-    read_multipliers(room.net, n, d, room.node, room.scratch, room.tab, rows, columns, ray, step)
-    proved = dual_bound(room.net, n, d, room.node, room.scratch, False)
+    n, space = random_relaxation(seed, d, layers)
+    best = highs(n, d, space)
+    shape, outcome = run(n, d, space, -1e3 if best is None else -np.inf)
+    proved = read(n, d, space, shape, outcome)
     if best is None:
-        assert status == INFEASIBLE
+        assert outcome.status == INFEASIBLE
         assert proved <= -1e3 + 1e-6
     else:
-        assert status == OPTIMAL
-        assert objective(room.tab, rows, columns) == pytest.approx(best, abs=1e-7)
+        assert outcome.status == OPTIMAL
+        assert simplex.objective(space.tab, *shape) == pytest.approx(best, abs=1e-7)
         assert proved == pytest.approx(best, abs=1e-7)
 
 
 def test_the_stored_basis_is_a_warm_start():
-    n, room = random_relaxation(3, 4, [6, 5])
-    columns, (status, rows, ray, step, cold) = run(n, 4, room)
-    assert (status, cold > 2) == (OPTIMAL, True)
-    best = objective(room.tab, rows, columns)
-    read_multipliers(room.net, n, 4, room.node, room.scratch, room.tab, rows, columns, ray, step)
-    columns, (status, rows, _, _, warm) = run(n, 4, room)
-    assert (status, warm <= 1) == (OPTIMAL, True)
-    assert objective(room.tab, rows, columns) == pytest.approx(best, abs=1e-9)
+    n, space = random_relaxation(3, 4, [6, 5])
+    shape, cold = run(n, 4, space)
+    assert (cold.status, cold.pivots > 2) == (OPTIMAL, True)
+    best = simplex.objective(space.tab, *shape)
+    read(n, 4, space, shape, cold)
+    shape, warm = run(n, 4, space)
+    assert (warm.status, warm.pivots <= 1) == (OPTIMAL, True)
+    assert simplex.objective(space.tab, *shape) == pytest.approx(best, abs=1e-9)
 
 
 def test_it_stops_at_the_cutoff():
-    n, room = random_relaxation(3, 4, [6, 5])
-    _, (status, _, _, _, full) = run(n, 4, room)
-    best = highs(n, 4, room)
-    _, (status, _, _, _, early) = run(n, 4, room, cutoff=best + 0.1)
-    assert status == BELOW_CUTOFF
-    assert early <= full
+    n, space = random_relaxation(3, 4, [6, 5])
+    _, full = run(n, 4, space)
+    _, early = run(n, 4, space, cutoff=highs(n, 4, space) + 0.1)
+    assert early.status == BELOW_CUTOFF
+    assert early.pivots <= full.pivots
+
+
+def test_it_stops_when_told_to():
+    n, space = random_relaxation(3, 4, [6, 5])
+    space.tab.stop[0] = 1
+    _, outcome = run(n, 4, space)
+    assert (outcome.status, outcome.pivots) == (simplex.STALLED, 0)
 
 
 def test_any_multipliers_give_an_upper_bound():
-    n, room = random_relaxation(1, 3, [5, 4])
-    best = highs(n, 3, room)
+    n, space = random_relaxation(1, 3, [5, 4])
+    best = highs(n, 3, space)
     rng = np.random.default_rng(0)
-    backward_multipliers(room.net, n, 3, room.node, room.scratch)
-    assert dual_bound(room.net, n, 3, room.node, room.scratch, False) >= best - 1e-9
+    relaxation.backward_multipliers(space.net, n, 3, space.node, space.scratch)
+    assert relaxation.dual_bound(space.net, n, 3, space.node, space.scratch, False) >= best - 1e-9
     for _ in range(50):
-        room.node.multiplier[:n] = rng.normal(size=n)
-        assert dual_bound(room.net, n, 3, room.node, room.scratch, False) >= best - 1e-9
+        space.node.multiplier[:n] = rng.normal(size=n)
+        assert relaxation.dual_bound(space.net, n, 3, space.node, space.scratch, False) >= best - 1e-9
+
+
+def two_columns(low, high, widths):
+    """A tableau of one row, x = a + b, with low <= x <= high and a, b in [0, width]; Q = -a - 2 b."""
+    space = workspace.make_workspace(2, 0, 1, np.zeros(1, np.int64))
+    tab = space.tab
+    tab.matrix[:] = 0.0
+    tab.matrix[0, 1:3] = 1.0
+    tab.matrix[1, 1:3] = -1.0, -2.0
+    tab.basic[0], tab.nonbasic[1:3] = 2, (0, 1)
+    tab.variable_low[:3], tab.variable_high[:3] = (0.0, 0.0, low), (*widths, high)
+    return tab
+
+
+def solved(tab):
+    return simplex.dual_simplex(tab, 0, 2, simplex.Shape(1, 2 + 1), -np.inf, 50)
+
+
+def variables(tab):
+    """The values of x, a and b."""
+    values = {int(tab.basic[0]): tab.basic_value[0]} | dict(
+        zip(tab.nonbasic[1:3].tolist(), tab.nonbasic_value[1:3], strict=True)
+    )
+    return [values[variable] for variable in (2, 0, 1)]
+
+
+def test_a_long_step_ends_in_a_pivot():
+    """a is flipped on the way and b mends the rest."""
+    tab = two_columns(1.5, 9.0, (1.0, 1.0))
+    assert solved(tab).status == OPTIMAL
+    np.testing.assert_allclose(variables(tab), [1.5, 1.0, 0.5])
+    assert simplex.objective(tab, 1, 3) == pytest.approx(-2.0)
+
+
+@pytest.mark.parametrize("short", [1e-10, 0.0])
+def test_a_row_that_can_be_mended_but_for_a_trifle_is_mended(short):
+    """All columns at their far bounds leave next to nothing: that is a solution, not a violation to overlook.
+
+    What was flipped must stay flipped: a row that is let go at the value it began with proves nothing.
+    """
+    tab = two_columns(2.0 + short, 9.0, (1.0, 1.0))
+    assert solved(tab).status == OPTIMAL
+    np.testing.assert_allclose(variables(tab), [2.0, 1.0, 1.0], atol=2e-10)
+    assert simplex.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
+
+
+def test_a_row_that_cannot_be_mended_is_infeasible():
+    outcome = simplex.dual_simplex(two_columns(2.0 + 1e-7, 9.0, (1.0, 1.0)), 0, 2, simplex.Shape(1, 3), -5.0, 50)
+    assert (outcome.status, outcome.ray) == (INFEASIBLE, 0)
+    assert outcome.step * 1e-7 >= 2.0  # from -3 at the far bounds to below -5
+
+
+def test_columns_too_small_to_pivot_on_prove_nothing():
+    """Row x = 1e-9 a + b: with b at its bound, 1e-9 is missing, and a might give it."""
+    tab = two_columns(1.0 + 1.5e-9, 9.0, (1.0, 1.0))
+    tab.matrix[0, 1] = 1e-9
+    assert solved(tab).status == OPTIMAL

@@ -30,7 +30,7 @@ def in_float32(case: Case, **changes) -> Problem:
     box = ActionSet.box(
         *(single(np.broadcast_to(np.asarray(side, np.float64), shape)) for side in (case.low, case.high))
     )
-    return Problem(network, box, tolerance=case.tolerance)._replace(**changes)
+    return Problem(network, box, tolerance=float(np.float32(case.tolerance)))._replace(**changes)
 
 
 def inside(problem: Problem, **settings):

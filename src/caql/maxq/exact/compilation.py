@@ -23,6 +23,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
+from caql.maxq.exact.linking import linked_only
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 NATURAL = 0x7FFFFFFF
 """`size & NATURAL` is `size`, but tells the compiler that it is not negative.  Python counts negative indices from the
@@ -30,10 +32,12 @@ end, and a loop over `row[size + i]` that might have to is not vectorised."""
 SOURCES = (
     "compilation.py",
     "block.py",
+    "linking.py",
     "screen.py",
     "presolve.py",
     "relaxation.py",
     "simplex.py",
+    "workspace.py",
     "tableau.py",
     "node.py",
     "search.py",
@@ -60,7 +64,7 @@ def called_from_c(function: Function) -> Function:
 
 
 def allocating(function: Function) -> Function:
-    """As `called_from_c`, for functions that only compiled ones call."""
+    """For functions that only compiled ones call; they become part of those that are called from C."""
     return _compile(function, counted=True)
 
 
@@ -105,16 +109,16 @@ def is_known_numba() -> bool:
 def address_of(function: Any) -> int:
     """Where the machine code of a `called_from_c` function lives; compiles it the first time."""
     if not is_known_numba():
-        made = numba.cfunc(types.int64(types.int64), **PUBLIC)(function.py_func)
+        made = numba.cfunc(types.int64(types.int64), cache=True, **PUBLIC)(function.py_func)
         _KEPT.append(made)
         return int(made.address)
-    function.compile((types.int64,))
+    with linked_only(function.py_func.__name__):
+        function.compile((types.int64,))
     (result,) = function.overloads.values()
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
 
 PUBLIC: dict[str, Any] = {
-    "cache": True,
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz"},
 }
@@ -124,10 +128,12 @@ _KEPT: list[Any] = []
 
 def _compile(function: Function, counted: bool, called_from_c: bool = False) -> Function:
     if not is_known_numba():
-        return cast(Function, numba.njit(nogil=True, **PUBLIC)(function))
+        return cast(Function, numba.njit(nogil=True, cache=True, **PUBLIC)(function))
     private = {"_nrt": counted, "no_cpython_wrapper": True, "no_cfunc_wrapper": not called_from_c}
-    dispatcher = numba.njit(nogil=True, **PUBLIC, **private)(function)
-    dispatcher._cache._cache_file._source_stamp = _stamp()
+    # The functions below live inside those that are called from C, so only these are worth keeping on disk.
+    dispatcher = numba.njit(nogil=True, cache=called_from_c, **PUBLIC, **private)(function)
+    if called_from_c:
+        dispatcher._cache._cache_file._source_stamp = _stamp()
     return cast(Function, dispatcher)
 
 
@@ -170,3 +176,16 @@ else:
         time = np.zeros(2, np.int64)
         _clock_gettime(np.int32(_MONOTONIC), time.ctypes)
         return time[0] + time[1] * 1e-9
+
+
+LARGEST = np.finfo(np.float64).max
+
+
+@compiled
+def is_finite(number: float) -> bool:
+    """Neither NaN nor infinite.
+
+    By comparison: Numba's `isfinite(x)` is x - x == 0, which the compiler, free to reorder sums, may call true where
+    x is itself a sum.
+    """
+    return abs(number) <= LARGEST

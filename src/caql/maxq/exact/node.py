@@ -3,6 +3,12 @@
 The relaxation's point is a good place to look for a better action: its linear region is maximised by fixing every
 phase in the tableau at hand, and the search goes on over the kinks that pay.  The neuron to split is the one
 whose envelope costs most: multiplier times distance to the graph.
+
+With every phase fixed the relaxation is the network itself, and its bound should be attained.  Where rounding has
+kept the linear program from showing that, the box is halved, and smaller boxes settle it.
+
+The certificate grows from pieces, `Known.proved`: the bound of every node that is closed, and the cutoff whenever
+something was cut away below it.
 """
 
 from __future__ import annotations
@@ -11,92 +17,58 @@ from typing import NamedTuple
 
 import numpy as np
 
-from caql.maxq.exact.compilation import NATURAL, allocating, compiled
-from caql.maxq.exact.presolve import Affine, Stack, presolve
+from caql.maxq.exact.compilation import NATURAL, compiled, is_finite
+from caql.maxq.exact.presolve import Case, presolve
 from caql.maxq.exact.relaxation import (
+    TINY,
     Compact,
     Floats,
     Node,
-    Planes,
-    Scratch,
     backward_multipliers,
     cut_by_value,
     dual_bound,
     tighten,
 )
-from caql.maxq.exact.simplex import INFEASIBLE, OPTIMAL, Tableau, current, dual_simplex, unwritten
-from caql.maxq.exact.tableau import E, P, Z, read_multipliers, read_point, write_down
+from caql.maxq.exact.simplex import INFEASIBLE, OPTIMAL, Outcome, Shape, Tableau, current, dual_simplex, unwritten
+from caql.maxq.exact.tableau import E, P, Z, read_basis, read_multipliers, read_point, write_down
+from caql.maxq.exact.workspace import Search, Workspace
 
 KINKS_WEIGHT = 0.35
 """How much first-layer neurons are preferred for splitting, per first-layer neuron and action dimension."""
-
-
-class Search(NamedTuple):
-    """Room for one search at a time: a point, its activations and pre-activations, the best point so far."""
-
-    point: Floats
-    active: Floats
-    pre: Floats
-    best: Floats
-    saved: Floats
-    split: Floats
-
-
-class Room(NamedTuple):
-    """All the arrays that a thread works in."""
-
-    net: Compact
-    node: Node
-    scratch: Scratch
-    tab: Tableau
-    affine: Affine
-    planes: Planes
-    search: Search
+SHORTEST = 2.0**-44
+"""A side of the box, of length 1 at the root, is halved only while it is longer: shorter ones are mostly rounding."""
+CLOSED = -1
 
 
 class Limits(NamedTuple):
-    """When to stop: absolute and relative gap, nodes, seconds."""
+    """When to stop: absolute and relative gap, nodes, seconds; and the rounding error of Q, below which no gap is."""
 
     absolute: float
     relative: float
     nodes: int
     time: float
+    rounding: float
 
 
-@allocating
-def make_room(actions: int, neurons: int, widest: int) -> Room:
-    """Arrays for networks of at most this many actions and neurons."""
-    d, n, w = actions, neurons, widest
-    columns = d + n
-    net = Compact(np.empty((n + 1, columns)), np.empty((columns, n + 1)), np.empty(n + 1), np.empty(n + 1, np.int64))
-    node = Node(np.empty(d), np.empty(d), np.empty(n), np.empty(n), np.empty(n), np.empty(n + d, np.int8))
-    scratch = Scratch(np.empty(columns + 1), np.empty(n), np.empty(n, np.int8))
-    variables = d + 3 * n + 1
-    tab = Tableau(
-        np.empty((2 * n + 3, (columns + 4) // 4 * 4)),
-        np.empty(2 * n + 2, np.int64),
-        np.empty(columns + 1, np.int64),
-        np.empty(2 * n + 2),
-        np.empty(columns + 1),
-        np.empty(variables),
-        np.empty(variables),
-        np.empty(2 * n + 2),
-        np.empty(2 * n + 2),
-        np.empty(variables),
-        np.empty((n + 1, columns + 1)),
-        np.empty(n + 1, np.int64),
-        np.empty(columns + 5),
-        np.empty(columns + 1, np.int64),
-        np.empty(n),
-        np.empty(n),
-        np.empty((d + 1, n)),
-        np.empty(n, np.int64),
-        np.empty(variables, np.int64),
-    )
-    affine = Affine(np.empty((columns, w)), np.empty(w), np.empty((columns, w)), np.empty(w))
-    planes = Planes(np.empty((columns, 2 * w)), np.empty(2 * w), np.empty(2 * w), np.empty(2 * w))
-    search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n), np.empty(2))
-    return Room(net, node, scratch, tab, affine, planes, search)
+class Known(NamedTuple):
+    """What is known of a node and of the search: the node's bound, the best value, and the certificate so far."""
+
+    bound: float
+    best: float
+    proved: float
+
+
+class Verdict(NamedTuple):
+    """What is known after a node, and how to go on.
+
+    branch: the neuron to split, n plus the action whose side to halve, or `CLOSED`.
+    sound: False when not even a bound could be computed.
+    """
+
+    branch: int
+    known: Known
+    pivots: int
+    sound: bool
 
 
 @compiled
@@ -158,42 +130,55 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
 
 
 @compiled
-def climb(
-    net: Compact, n: int, d: int, node: Node, tab: Tableau, rows: int, columns: int, search: Search, best: float
-) -> float:
+def fix_phases(n: int, d: int, node: Node, tab: Tableau, search: Search) -> None:
+    """Confine the tableau to the linear region of the point that `value_at` has just evaluated."""
+    for i in range(n):
+        z = d + 3 * i
+        if node.lower[i] < 0.0 and node.upper[i] > 0.0:
+            if search.pre[i] > 0.0:
+                tab.variable_high[z + 1] = 0.0
+            else:
+                tab.variable_high[z] = 0.0
+
+
+@compiled
+def cross_kink(d: int, node: Node, tab: Tableau, shape: Shape) -> bool:
+    """Cross the kink at the point beyond which Q grows most: change that neuron's phase; False if there is none."""
+    chosen, gain = -1, 1e-12
+    for c in range(1, shape.columns):
+        v = tab.nonbasic[c]
+        if v >= d and (v - d) % 3 < 2 and tab.matrix[shape.rows, c] > gain and tab.variable_high[v] == 0.0:
+            partner = v + 1 if (v - d) % 3 == 0 else v - 1
+            for other in range(1, shape.columns):
+                if tab.nonbasic[other] == partner and tab.nonbasic_value[other] == 0.0:
+                    chosen, gain = v, tab.matrix[shape.rows, c]
+    if chosen < 0:
+        return False
+    i = (chosen - d) // 3
+    if (chosen - d) % 3 == 0:
+        tab.variable_high[chosen] = node.upper[i]
+        tab.variable_high[chosen + 1] = 0.0
+    else:
+        tab.variable_high[chosen] = -node.lower[i]
+        tab.variable_high[chosen - 1] = 0.0
+    return True
+
+
+@compiled
+def climb(space: Workspace, n: int, d: int, shape: Shape, best: float) -> float:
     """From the program's point to the best of its linear region, and on over kinks that pay; uses up the tableau."""
+    node, tab, search = space.node, space.tab, space.search
     for step in range(8):
         if step == 0:
-            for i in range(n):
-                z = d + 3 * i
-                if node.lower[i] < 0.0 and node.upper[i] > 0.0:
-                    if search.pre[i] > 0.0:
-                        tab.variable_high[z + 1] = 0.0
-                    else:
-                        tab.variable_high[z] = 0.0
-        else:
-            chosen, gain = -1, 1e-12
-            for c in range(1, columns):
-                v = tab.nonbasic[c]
-                if v >= d and (v - d) % 3 < 2 and tab.matrix[rows, c] > gain and tab.variable_high[v] == 0.0:
-                    partner = v + 1 if (v - d) % 3 == 0 else v - 1
-                    for other in range(1, columns):
-                        if tab.nonbasic[other] == partner and tab.nonbasic_value[other] == 0.0:
-                            chosen, gain = v, tab.matrix[rows, c]
-            if chosen < 0:
-                break
-            i = (chosen - d) // 3
-            if (chosen - d) % 3 == 0:
-                tab.variable_high[chosen] = node.upper[i]
-                tab.variable_high[chosen + 1] = 0.0
-            else:
-                tab.variable_high[chosen] = -node.lower[i]
-                tab.variable_high[chosen - 1] = 0.0
-        status, rows, _, _, _ = dual_simplex(tab, d, n, rows, columns, best, 4 * (d + n) + 20)
-        if status != OPTIMAL:
+            fix_phases(n, d, node, tab, search)
+        elif not cross_kink(d, node, tab, shape):
             break
-        read_point(d, tab, rows, columns, search.point)
-        value = offer(net, n, d, search, best)
+        outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+        if outcome.status != OPTIMAL:
+            break
+        shape = Shape(outcome.rows, shape.columns)
+        read_point(tab, d, shape, search.point)
+        value = offer(space.net, n, d, search, best)
         if not value > best:
             break
         best = value
@@ -202,21 +187,27 @@ def climb(
 
 @compiled
 def allowed(value: float, limits: Limits) -> float:
-    """The largest upper bound that counts as proved; a hair less than the tolerance, for rounding's sake."""
-    return value + 0.9999 * max(limits.absolute, limits.relative * abs(value))
+    """The largest bound on the compact network that counts as proved.
+
+    The rounding error is added to the bound in the end, and the value may differ from that of the original network
+    by three times as much; a hair of the tolerance is left for it, or as much as it takes.  A tolerance that
+    rounding leaves nothing of is not reached, and the search need not try.
+    """
+    gap = max(limits.absolute, limits.relative * abs(value))
+    return value + max(min(0.9999 * gap, gap - 4.0 * limits.rounding), limits.rounding)
 
 
 @compiled
-def begin(stack: Stack, state: int, low: Floats, high: Floats, action: Floats, room: Room) -> tuple[int, float]:
-    """Presolve a state into the room's root node: (unstable neurons, value of the warm start)."""
-    net, node, scratch, _, affine, planes, search = room
+def begin(case: Case, action: Floats, space: Workspace) -> tuple[int, float, float]:
+    """Presolve a state into the root node: (unstable neurons, value of the warm start, rounding error)."""
+    net, node, scratch, search = space.net, space.node, space.scratch, space.search
+    low, high = case.low, case.high
     d = low.size
-    for k in range(d):
-        search.best[k] = high[k] - low[k]
-    n = presolve(stack, state, low, search.best, net, node, affine, planes)
+    n, rounding = presolve(case, net, node, space.presolve)
     for k in range(d):
         span = high[k] - low[k]
         search.point[k] = min(max((action[k] - low[k]) / span, 0.0), 1.0) if span > 0.0 else 0.0
+        search.best[k] = search.point[k]
         node.basis[n + k] = 0
     best = offer(net, n, d, search, -np.inf)
     backward_multipliers(net, n, d, node, scratch)
@@ -224,93 +215,159 @@ def begin(stack: Stack, state: int, low: Floats, high: Floats, action: Floats, r
         scratch.binding[i] = 0
         slope = node.multiplier[i]
         node.basis[i] = E if slope > 0.0 else (P if slope < 0.0 else Z)
-    return n, best
-
-
-class Verdict(NamedTuple):
-    """What is known after a node: the neuron to split, or -1 when the node is closed, and the updated bounds."""
-
-    branch: int
-    bound: float
-    best: float
-    proved: float
-    pivots: int
-    sound: bool
+    return n, best, rounding
 
 
 @compiled
-def become_child(n: int, d: int, room: Room, branch: int, active: bool) -> float:
-    """Turn the node just evaluated into one of its two children; returns what the parent's multipliers prove of it."""
-    node, search = room.node, room.search
+def become_child(space: Workspace, n: int, d: int, branch: int, upper: bool) -> float:
+    """Turn the node just evaluated into one of its two children; returns what the parent's multipliers prove of it.
+
+    The upper child of a neuron is its active phase, that of an action the upper half of its side.
+    """
+    node, search = space.node, space.search
     for i in range(n):
         node.multiplier[i] = search.saved[i]
-    node.lower[branch] = 0.0 if active else search.split[0]
-    node.upper[branch] = search.split[1] if active else 0.0
-    bound = dual_bound(room.net, n, d, node, room.scratch, True)
-    return bound if np.isfinite(bound) else np.inf
+    least, most = search.split
+    if branch < n:
+        node.lower[branch] = 0.0 if upper else least
+        node.upper[branch] = most if upper else 0.0
+    else:
+        middle = 0.5 * (least + most)
+        node.low[branch - n] = middle if upper else least
+        node.high[branch - n] = most if upper else middle
+    bound = dual_bound(space.net, n, d, node, space.scratch, True)
+    return bound if is_finite(bound) else np.inf
 
 
 @compiled
-def evaluate(
-    n: int, d: int, room: Room, limits: Limits, count: int, bound: float, best: float, proved: float
-) -> Verdict:
-    """Bound the room's node (the `count`-th), look for a better action, and find the neuron to split.
+def cut_away(space: Workspace, n: int, d: int, known: Known, here: float, cutoff: float) -> Known:
+    """Cut off what the bound `here`, just evaluated, proves to be below the cutoff, and record that."""
+    if cut_by_value(n, d, space.node, space.scratch, here - cutoff):
+        return Known(known.bound, known.best, max(known.proved, cutoff))
+    return known
 
-    `bound` is what its parent proved; `proved` grows by whatever is closed or cut away here.
+
+@compiled
+def close(known: Known, pivots: int) -> Verdict:
+    """A node that is done with: its bound joins the certificate."""
+    return Verdict(CLOSED, Known(known.bound, known.best, max(known.proved, known.bound)), pivots, True)
+
+
+@compiled
+def bound_by(space: Workspace, n: int, d: int, known: Known) -> tuple[Known, float]:
+    """The node's bound by the multipliers that it has, and that bound by itself."""
+    here = dual_bound(space.net, n, d, space.node, space.scratch, False)
+    return (Known(min(known.bound, here), known.best, known.proved) if is_finite(here) else known), here
+
+
+@compiled
+def bound_by_program(
+    space: Workspace, n: int, d: int, known: Known, cutoff: float
+) -> tuple[Known, float, Outcome, int]:
+    """Solve the node's linear program: (what is known then, its bound by itself, the outcome, columns)."""
+    shape = write_down(space, n, d)
+    outcome = dual_simplex(space.tab, n, d, shape, cutoff, 20 * (d + n) + 100)
+    read_basis(space, n, d, Shape(outcome.rows, shape.columns), outcome)
+    read_multipliers(space, n, d)
+    known, here = bound_by(space, n, d, known)
+    if not is_finite(here):  # a breakdown of the tableau: any other multipliers are as valid
+        backward_multipliers(space.net, n, d, space.node, space.scratch)
+        known, here = bound_by(space, n, d, known)
+    return known, here, outcome, shape.columns
+
+
+@compiled
+def widest_neuron(n: int, node: Node) -> int:
+    """The free neuron that is farthest from having a phase, or -1."""
+    branch, widest = -1, 0.0
+    for i in range(n):
+        left = min(-node.lower[i], node.upper[i])
+        if left > widest:
+            branch, widest = i, left
+    return branch
+
+
+@compiled
+def costliest_side(d: int, space: Workspace) -> int:
+    """The action whose side of the box the bound just evaluated gains most by, if it can be halved; otherwise -1."""
+    node, branch, most = space.node, -1, 0.0
+    for k in range(d):
+        width = node.high[k] - node.low[k]
+        gain = max(abs(space.scratch.row[k]), TINY) * width
+        if width > SHORTEST and gain > most:
+            branch, most = k, gain
+    return branch
+
+
+@compiled
+def split(space: Workspace, n: int, branch: int, known: Known, pivots: int) -> Verdict:
+    """Keep what the two children of a node need."""
+    node, search = space.node, space.search
+    for i in range(n):
+        search.saved[i] = node.multiplier[i]
+    if branch < n:
+        search.split[0], search.split[1] = node.lower[branch], node.upper[branch]
+    else:
+        search.split[0], search.split[1] = node.low[branch - n], node.high[branch - n]
+    return Verdict(branch, known, pivots, True)
+
+
+@compiled
+def settle_leaf(space: Workspace, n: int, d: int, known: Known, limits: Limits, pivots: int) -> Verdict:
+    """A node without a free neuron that its program did not close: backward bounds are exact up to the phases' rows."""
+    node, point = space.node, space.search.point
+    backward_multipliers(space.net, n, d, node, space.scratch)
+    known, _ = bound_by(space, n, d, known)
+    for k in range(d):  # the best of this box, were the phases implied by it: they will be, as it shrinks
+        point[k] = node.high[k] if space.scratch.row[k] > 0.0 else node.low[k]
+    known = Known(known.bound, offer(space.net, n, d, space.search, known.best), known.proved)
+    side = costliest_side(d, space)
+    if known.bound <= allowed(known.best, limits) or side < 0:
+        return close(known, pivots)
+    return split(space, n, n + side, known, pivots)
+
+
+@compiled
+def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known: Known) -> Verdict:
+    """Bound the node at hand (the `count`-th), look for a better action, and find the neuron to split.
+
+    `known.bound` is what its parent proved; `known.proved` grows by whatever is closed or cut away here.
     """
-    net, node, scratch, tab, _, planes, search = room
-    cutoff = allowed(best, limits)
-    if count > 1 and not tighten(net, n, d, node, scratch, planes):
-        return Verdict(-1, -np.inf, best, proved, 0, True)
+    net, node, scratch, tab, search = space.net, space.node, space.scratch, space.tab, space.search
+    if count > 1 and not tighten(net, n, d, node, scratch, space.presolve.planes):
+        return close(Known(-np.inf, known.best, known.proved), 0)
     here = dual_bound(net, n, d, node, scratch, True)
-    if not np.isfinite(here):
-        return Verdict(-1, bound, best, proved, 0, False)
-    bound = min(bound, here)
+    if not is_finite(here):
+        return Verdict(CLOSED, known, 0, False)
+    best = known.best
     if count == 1:
         for k in range(d):
             search.point[k] = 1.0 if scratch.row[k] > 0.0 else 0.0
         best = offer(net, n, d, search, best)
-        cutoff = allowed(best, limits)
-    if bound <= cutoff:
-        return Verdict(-1, bound, best, max(proved, bound), 0, True)
-    if cut_by_value(n, d, node, scratch, here - cutoff):
-        proved = max(proved, cutoff)
-    rows, columns = write_down(net, n, d, node, scratch, tab)
-    outcome, rows, ray, step, pivots = dual_simplex(tab, d, n, rows, columns, cutoff, 20 * (d + n) + 100)
-    read_multipliers(net, n, d, node, scratch, tab, rows, columns, ray, step)
-    here = dual_bound(net, n, d, node, scratch, False)
-    if not np.isfinite(here):  # a breakdown of the tableau: any other multipliers are as valid
-        backward_multipliers(net, n, d, node, scratch)
-        here = dual_bound(net, n, d, node, scratch, False)
-    bound = min(bound, here)
-    if bound <= cutoff:
-        return Verdict(-1, bound, best, max(proved, bound), pivots, True)
+    known = Known(min(known.bound, here), best, known.proved)
+    cutoff = allowed(best, limits)
+    if known.bound <= cutoff:
+        return close(known, 0)
+    known = cut_away(space, n, d, known, here, cutoff)
+    known, here, outcome, columns = bound_by_program(space, n, d, known, cutoff - limits.rounding)
+    shape, pivots = Shape(outcome.rows, columns), outcome.pivots
+    if known.bound <= cutoff:
+        return close(known, pivots)
+    read_point(tab, d, shape, search.point)
+    best = offer(net, n, d, search, known.best)
     branch = -1
-    read_point(d, tab, rows, columns, search.point)
-    incumbent = best
-    best = offer(net, n, d, search, best)
-    if bound <= allowed(best, limits):
-        return Verdict(-1, bound, best, max(proved, bound), pivots, True)
-    if outcome != INFEASIBLE:
+    if outcome.status != INFEASIBLE and known.bound > allowed(best, limits):
         branch = costliest_envelope(net, n, d, node, tab)
         # Elsewhere the climb seldom pays.
-        if best > incumbent or count == 1 or (count >= 16 and count & (count - 1) == 0):
-            best = climb(net, n, d, node, tab, rows, columns, search, best)
+        if best > known.best or count == 1 or (count >= 16 and count & (count - 1) == 0):
+            best = climb(space, n, d, shape, best)
+    known = Known(known.bound, best, known.proved)
     cutoff = allowed(best, limits)
-    if bound <= cutoff:
-        return Verdict(-1, bound, best, max(proved, bound), pivots, True)
-    if cut_by_value(n, d, node, scratch, here - cutoff):
-        proved = max(proved, cutoff)
+    if known.bound <= cutoff:
+        return close(known, pivots)
+    known = cut_away(space, n, d, known, here, cutoff)
     if branch < 0 or node.lower[branch] >= 0.0 or node.upper[branch] <= 0.0:
-        branch = -1
-        widest = 0.0
-        for i in range(n):
-            left = min(-node.lower[i], node.upper[i])
-            if left > widest:
-                branch, widest = i, left
-    if branch < 0:  # every phase is fixed, so the relaxation was exact
-        proved = max(proved, bound)
-    for i in range(n):
-        search.saved[i] = node.multiplier[i]
-    search.split[0], search.split[1] = node.lower[branch], node.upper[branch]
-    return Verdict(branch, bound, best, proved, pivots, True)
+        branch = widest_neuron(n, node)
+    if branch < 0:
+        return settle_leaf(space, n, d, known, limits, pivots)
+    return split(space, n, branch, known, pivots)

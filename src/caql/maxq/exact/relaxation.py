@@ -13,6 +13,34 @@ Give every neuron one multiplier t on `y = its row`.  Then for any t whatever
 with c_i the coefficient of z_i that the later neurons' multipliers leave behind.  This is all that the
 certificate of `exact` rests on: backward-linear (CROWN) bounds, linear programs and parents' multipliers
 differ only in how t was found.  The maximum over a triangle is attained at one of its corners.
+
+Rounding
+--------
+Everything is computed in float64, and yet every bound holds in real arithmetic.  Let u be the unit roundoff and
+gamma = u * (a count of operations, `operations`).  Each neuron has a size, the sum of the absolute values of all
+that is added up to bound it, and from it a margin:
+
+    B_i = |constant_i| + sum over actions of |row_ik| + sum over neurons of |row_ij| (3 B_j + 1),    m_i = gamma B_i.
+
+What a node claims: its box holds exactly, and the pre-activation of neuron i lies in [lower_i - m_i, upper_i + m_i].
+Why each step keeps that claim, in whatever order the compiler adds:
+
+1. `bound_layer`.  All slopes are at most 1 and, since bounds are scaled to a width of 1 at the root, an envelope's
+   offset is at most 1/4, so rounding costs at most gamma / 2 times the same sum with (B_j + 1/4) for (3 B_j + 1).
+   That an earlier neuron may exceed its bounds by m_j moves its z off the envelope, off z = y or off z = 0 by at
+   most m_j, times the coefficient it has by then; coefficients compound, but by the factor 3 in B_j the sum of
+   these terms is at most 5/3 m_j |row_ij| for each j.  Together they stay below m_i.
+2. `cut_box`.  The plane may be wrong by m_i, the bound it is held against by m_i, and the sum over the box is rounded
+   by less than m_i; it is therefore relaxed by 3 m_i, and what remains of the box is rounded outwards.
+3. `tighten` calls a node empty when two bounds of one neuron contradict each other by more than 2 m_i.
+4. `dual_bound`.  Replacing y by the nearest point within its bounds moves c_i z - t_i y by (|c_i| + |t_i|) m_i at
+   most.  The multipliers are arbitrary, so the sum itself is rounded by at most gamma / 2 times
+   2 B_n + sum (|c_i| + 4 |t_i|) B_i.  The bound returned includes B_n gamma + sum (2 |c_i| + 3 |t_i|) m_i.
+5. `cut_by_value` removes what the same sum, with one term replaced, proves to lie below the cutoff: its errors are
+   those that the bound already includes.
+
+Products that underflow are wrong by 1e-323; the margins' floor, `TINY`, is far above that.  An overflow makes
+a bound infinite or NaN, and then nothing is proved.
 """
 
 from __future__ import annotations
@@ -26,8 +54,11 @@ from caql.maxq.exact.compilation import NATURAL, compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-MARGIN = 1e-11
-"""Every tightening is loosened by this much (all variables are scaled to ranges near 1)."""
+ROUNDOFF = 2.0**-53
+OUTWARDS = 2.0**-51
+"""By how much an end of an interval inside [0, 1] is moved outwards when it is computed."""
+TINY = 1e-280
+"""Far above the smallest float64, far below anything that matters."""
 
 
 class Compact(NamedTuple):
@@ -36,6 +67,8 @@ class Compact(NamedTuple):
     rows: Floats
     columns: Floats
     constant: Floats
+    margin: Floats
+    """m_i: by how much a bound of neuron i may be wrong, in the scaled units of its row; for row n gamma B_n."""
     first: Integers
     """Neuron i reads the activations of neurons 0 .. first[i] - 1: the earlier layers."""
 
@@ -64,8 +97,16 @@ class Planes(NamedTuple):
     over: Floats
 
 
+class Layer(NamedTuple):
+    """Affine functions to bound: of the first `count` neurons, `width` of them, from column `at` on."""
+
+    count: int
+    at: int
+    width: int
+
+
 class Scratch(NamedTuple):
-    """Room for the bounds: a row being substituted, the coefficients c, and which fixed phases are not implied."""
+    """Arrays for the bounds: a row being substituted, the coefficients c, and which fixed phases are not implied."""
 
     row: Floats
     coefficient: Floats
@@ -73,17 +114,21 @@ class Scratch(NamedTuple):
 
 
 @compiled
-def bound_layer(
-    net: Compact, d: int, count: int, block: Floats, at: int, width: int, node: Node, planes: Planes
-) -> None:
-    """Bounds of `width` affine functions of the actions and the first `count` neurons, all at once.
+def operations(actions: int, neurons: int, layers: int) -> float:
+    """gamma: the unit roundoff times twice the longest chain of operations behind any number in a bound."""
+    return ROUNDOFF * (2.0 * (actions + neurons) + 8.0 * layers + 20.0)
 
-    Their coefficients are columns `at`, `at + 1`, ... of `block`, their constants `planes.constant`.  The tighter
-    of interval and backward-linear bounds goes to `planes.up`: first of the functions, then of their negatives.  The
-    planes themselves stay in `planes.slope[:d]` and `planes.constant`.
+
+@compiled
+def bound_layer(net: Compact, d: int, layer: Layer, block: Floats, node: Node, planes: Planes) -> None:
+    """Bounds of the layer's affine functions of the actions and the first neurons, all at once.
+
+    Their coefficients are columns of `block`, their constants `planes.constant`.  The tighter of interval and
+    backward-linear bounds goes to `planes.up`: first of the functions, then of their negatives.  The planes themselves
+    stay in `planes.slope[:d]` and `planes.constant`.
     """
     slope, constant, up, over = planes
-    d, count, at, width = d & NATURAL, count & NATURAL, at & NATURAL, width & NATURAL
+    d, count, at, width = d & NATURAL, layer.count & NATURAL, layer.at & NATURAL, layer.width & NATURAL
     both = 2 * width
     for i in range(width):
         up[i] = constant[i]
@@ -132,21 +177,21 @@ def bound_layer(
 @compiled
 def cut_box(d: int, planes: Planes, i: int, least: float, node: Node) -> tuple[bool, bool]:
     """Keep only actions at which plane i is at least `least`: (box not empty, box changed)."""
-    reach = planes.constant[i] - least + MARGIN
+    reach = planes.constant[i] - least
     for k in range(d):
         g = planes.slope[k, i]
         reach += g * (node.high[k] if g > 0.0 else node.low[k])
-    if not reach >= 0.0:
-        return reach > -1e-9, True
+    if reach < 0.0:
+        return False, True
     changed = False
     for k in range(d):
         g = planes.slope[k, i]
         width = node.high[k] - node.low[k]
         if reach < abs(g) * width:
             if g > 0.0:
-                node.low[k] = node.high[k] - reach / g
+                node.low[k] = max(node.low[k], node.high[k] - reach / g - OUTWARDS)
             else:
-                node.high[k] = node.low[k] - reach / g
+                node.high[k] = min(node.high[k], node.low[k] - reach / g + OUTWARDS)
             changed = changed or reach < 0.9 * abs(g) * width
     return True, changed
 
@@ -166,27 +211,13 @@ def tighten(net: Compact, n: int, d: int, node: Node, scratch: Scratch, planes: 
             planes.constant[end - start] = net.constant[end]
             end += 1
         width = end - start
-        bound_layer(net, d, count, net.columns, start, width, node, planes)
+        bound_layer(net, d, Layer(count, start, width), net.columns, node, planes)
         changed = False
         for i in range(start, end):
-            up, low = planes.up[i - start], -planes.up[width + i - start]
-            stored_low, stored_up = node.lower[i], node.upper[i]
-            if up < stored_low - 1e-9 or low > stored_up + 1e-9:
-                return False
-            nonempty, cut = True, False
-            if stored_low >= 0.0 and low < stored_low:
-                nonempty, cut = cut_box(d, planes, i - start, stored_low, node)
-            elif stored_up <= 0.0 and up > stored_up:
-                nonempty, cut = cut_box(d, planes, width + i - start, -stored_up, node)
+            nonempty, cut = tighten_neuron(net, d, node, scratch, planes, i, (i - start, width))
             if not nonempty:
                 return False
             changed = changed or cut
-            scratch.binding[i] = (stored_low >= 0.0 and low < 0.0) or (stored_up <= 0.0 and up > 0.0)
-            node.lower[i] = max(stored_low, low - MARGIN if low < 0.0 else low)
-            node.upper[i] = min(stored_up, up + MARGIN if up > 0.0 else up)
-            if node.lower[i] > node.upper[i]:
-                node.upper[i] = stored_low if stored_low >= 0.0 else node.upper[i]
-                node.lower[i] = node.upper[i]
         if changed and again and count == 0:
             again = False
         else:
@@ -195,17 +226,47 @@ def tighten(net: Compact, n: int, d: int, node: Node, scratch: Scratch, planes: 
 
 
 @compiled
-def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt: bool) -> float:
-    """The upper bound on Q that the node's multipliers prove; leaves g in `row[:d]` and c in `coefficient`.
+def tighten_neuron(
+    net: Compact, d: int, node: Node, scratch: Scratch, planes: Planes, i: int, place: tuple[int, int]
+) -> tuple[bool, bool]:
+    """Neuron i's bounds from its planes (`place`: its index in the layer, the layer's width), the box from its phase.
 
-    With `adapt`, a neuron that has become active or inactive since its multiplier was found gets the nearest
-    multiplier that costs nothing.
+    Returns (node not empty, box changed).
+    """
+    above, below = place[0], place[1] + place[0]
+    up, low = planes.up[above], -planes.up[below]
+    stored_low, stored_up = node.lower[i], node.upper[i]
+    margin = net.margin[i]
+    if up < stored_low - 2.0 * margin or low > stored_up + 2.0 * margin:
+        return False, False
+    nonempty, cut = True, False
+    if stored_low >= 0.0 and low < stored_low:
+        nonempty, cut = cut_box(d, planes, above, stored_low - 3.0 * margin, node)
+    elif stored_up <= 0.0 and up > stored_up:
+        nonempty, cut = cut_box(d, planes, below, -stored_up - 3.0 * margin, node)
+    scratch.binding[i] = (stored_low >= 0.0 and low < 0.0) or (stored_up <= 0.0 and up > 0.0)
+    node.lower[i] = max(stored_low, low)
+    node.upper[i] = min(stored_up, up)
+    if node.lower[i] > node.upper[i]:  # by no more than rounding: any point between the two will do
+        if stored_low >= 0.0:
+            node.upper[i] = node.lower[i]
+        else:
+            node.lower[i] = node.upper[i]
+    return nonempty, cut
+
+
+@compiled
+def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt: bool) -> float:
+    """The upper bound on Q that the node's multipliers prove, rounding included.
+
+    Leaves g in `row[:d]` and c in `coefficient`.  With `adapt`, a neuron that has become active or inactive since its
+    multiplier was found gets the nearest multiplier that costs nothing.
     """
     row = scratch.row
     n, d = n & NATURAL, d & NATURAL
     for k in range(d + n):
         row[k] = net.rows[n, k]
-    bound = net.constant[n]
+    bound, rounding = net.constant[n], net.margin[n]
     for i in range(n - 1, -1, -1):
         c = row[d + i]
         scratch.coefficient[i] = c
@@ -222,13 +283,14 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         else:
             bound += max(0.0, max(-t * low, (c - t) * up))
         node.multiplier[i] = t
+        rounding += (2.0 * abs(c) + 3.0 * abs(t)) * net.margin[i]
         if t != 0.0:
             bound += t * net.constant[i]
             for k in range(d + net.first[i]):
                 row[k] += t * net.rows[i, k]
     for k in range(d):
         bound += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
-    return bound
+    return bound + rounding
 
 
 @compiled
@@ -260,15 +322,15 @@ def cut_by_value(n: int, d: int, node: Node, scratch: Scratch, slack: float) -> 
 
     Valid only right after `dual_bound`; False when nothing was cut.
     """
-    slack = slack * (1.0 + 1e-9) + 1e-300
+    slack = slack * (1.0 + 1e-9) + TINY
     cut = False
     for k in range(d):
         g = scratch.row[k]
         if g > 0.0 and slack < g * (node.high[k] - node.low[k]):
-            node.low[k] = node.high[k] - slack / g
+            node.low[k] = max(node.low[k], node.high[k] - slack / g - OUTWARDS)
             cut = True
         elif g < 0.0 and slack < -g * (node.high[k] - node.low[k]):
-            node.high[k] = node.low[k] - slack / g
+            node.high[k] = min(node.high[k], node.low[k] - slack / g + OUTWARDS)
             cut = True
     for i in range(n):
         low, up = node.lower[i], node.upper[i]

@@ -11,25 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.maxq.exact.compilation import compiled
+from caql.maxq.exact.compilation import compiled, is_finite
 from caql.maxq.exact.threads import Batch
 
 WANTED = 1
 LIMITED, FAILED, SKIPPED, INFEASIBLE = 2, 3, 4, 5
 """Values of `caql.maxq.problem.Status`; a test compares them."""
-
-
-LARGEST = np.finfo(np.float64).max
-
-
-@compiled
-def is_finite(number: float) -> bool:
-    """Neither NaN nor infinite.
-
-    By comparison: Numba's `isfinite(x)` is x - x == 0, which the compiler, free to reorder sums, may call true where
-    x is itself a sum.
-    """
-    return abs(number) <= LARGEST
 
 
 @compiled

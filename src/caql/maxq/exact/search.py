@@ -5,68 +5,117 @@ by its linear program; the program's point is climbed to a local maximum of the 
 envelope costs most is split into its two phases.
 
 The certificate is the largest of: the bounds of open nodes, the bounds at which nodes were closed, and every
-cutoff below which something was cut away.  The top of the queue alone would not be one.
+cutoff below which something was cut away; and then the rounding error of the network itself.  The top of the queue
+alone would not be one.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import carray
 
 from caql.maxq.exact.block import AT, FIELDS
-from caql.maxq.exact.compilation import allocating, called_from_c, compiled, pointer, seconds, take
-from caql.maxq.exact.node import Limits, Room, allowed, become_child, begin, evaluate, make_room
-from caql.maxq.exact.presolve import Stack, folded_q
+from caql.maxq.exact.compilation import allocating, called_from_c, compiled, is_finite, pointer, seconds, take
+from caql.maxq.exact.node import CLOSED, Known, Limits, Verdict, allowed, become_child, begin, evaluate
+from caql.maxq.exact.presolve import Case, folded_q
 from caql.maxq.exact.relaxation import Floats, Node
 from caql.maxq.exact.screen import WANTED, screen, set_down
 from caql.maxq.exact.threads import PROBED, join, share_out, unpack
+from caql.maxq.exact.workspace import Workspace, make_workspace
 
 PROVED, LIMITED, BROKEN = 0, 2, 3
 """Values of `caql.maxq.problem.Status`."""
 
 
-@compiled
-def finish(
-    stack: Stack, state: int, low: Floats, high: Floats, action: Floats, limits: Limits, room: Room, answer: Floats
-) -> None:
-    """The best point as an action of the box, its value by the original network, and what was proved of it.
+class Queue(NamedTuple):
+    """The open nodes: their numbers in slots, a heap of slots with the largest bound on top, and the vacant slots."""
 
-    `answer` comes with the bound in place of the upper bound, and with the status the search ended in.
-    """
-    best = room.search.best
+    pool: Floats
+    bases: np.ndarray
+    keys: Floats
+    heap: np.ndarray
+    vacant: np.ndarray
+    count: np.ndarray
+    """(2,): how many are open, how many slots are vacant."""
+
+
+class Found(NamedTuple):
+    """How the search of a state ended; `upper` bounds the compact network."""
+
+    upper: float
+    status: int
+    nodes: int
+    pivots: int
+
+
+@compiled
+def finish(case: Case, action: Floats, limits: Limits, space: Workspace, found: Found, answer: Floats) -> None:
+    """The best point as an action of the box, its value by the original network, and what was proved of it."""
+    low, high, best = case.low, case.high, space.search.best
     for k in range(low.size):
         action[k] = min(max(low[k] + best[k] * (high[k] - low[k]), low[k]), high[k])
-    value = folded_q(stack, state, action, room.scratch.row, room.search.active)
-    answer[0] = value
-    answer[1] = max(answer[1], value)
-    if answer[2] == BROKEN or not np.isfinite(value):
-        answer[1], answer[2] = np.inf, BROKEN
-    elif answer[2] == PROVED and not answer[1] - value <= max(limits.absolute, limits.relative * abs(value)):
-        answer[2] = LIMITED
+    value = folded_q(case.stack, case.state, action, space.scratch.row, space.search.active)
+    upper, status = max(found.upper + limits.rounding, value), found.status
+    if status == BROKEN or not is_finite(value):
+        upper, status = np.inf, BROKEN
+    elif status == PROVED and not upper - value <= max(limits.absolute, limits.relative * abs(value)):
+        status = LIMITED
+    answer[0], answer[1], answer[2], answer[3], answer[4] = value, upper, status, found.nodes, found.pivots
 
 
 @allocating
-def grow(
-    pool: Floats, bases: np.ndarray, keys: Floats, heap: np.ndarray
-) -> tuple[Floats, np.ndarray, Floats, np.ndarray, np.ndarray]:
-    """The same arrays with room for twice as many nodes, and the list of new slots."""
-    size = pool.shape[0]
-    new_pool, new_bases = np.empty((2 * size, pool.shape[1])), np.empty((2 * size, bases.shape[1]), np.int8)
-    new_keys, new_heap, vacant = np.empty(2 * size), np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
-    for slot in range(size):
-        for i in range(pool.shape[1]):
-            new_pool[slot, i] = pool[slot, i]
-        for i in range(bases.shape[1]):
-            new_bases[slot, i] = bases[slot, i]
-        new_keys[slot] = keys[slot]
-        new_heap[slot] = heap[slot]
-        vacant[slot] = size + slot
-    return new_pool, new_bases, new_keys, new_heap, vacant
+def make_queue(capacity: int, neurons: int, d: int) -> Queue:
+    """An empty queue."""
+    return Queue(
+        np.empty((capacity, 3 * neurons + 2 * d)),
+        np.empty((capacity, neurons + d), np.int8),
+        np.empty(capacity),
+        np.empty(capacity, np.int64),
+        np.empty(capacity, np.int64),
+        np.zeros(2, np.int64),
+    )
 
 
 @compiled
-def store(n: int, d: int, node: Node, pool: Floats, bases: np.ndarray, slot: int) -> None:
-    """Keep a copy of the node."""
+def clear(queue: Queue) -> None:
+    """Make all slots vacant."""
+    for slot in range(queue.vacant.size):
+        queue.vacant[slot] = slot
+    queue.count[0], queue.count[1] = 0, queue.vacant.size
+
+
+@allocating
+def grow(queue: Queue) -> Queue:
+    """The same queue with twice as many slots; all of the old ones are taken."""
+    size = queue.keys.size
+    larger = Queue(
+        np.empty((2 * size, queue.pool.shape[1])),
+        np.empty((2 * size, queue.bases.shape[1]), np.int8),
+        np.empty(2 * size),
+        np.empty(2 * size, np.int64),
+        np.empty(2 * size, np.int64),
+        queue.count,
+    )
+    for slot in range(size):
+        for i in range(queue.pool.shape[1]):
+            larger.pool[slot, i] = queue.pool[slot, i]
+        for i in range(queue.bases.shape[1]):
+            larger.bases[slot, i] = queue.bases[slot, i]
+        larger.keys[slot] = queue.keys[slot]
+        larger.heap[slot] = queue.heap[slot]
+        larger.vacant[slot] = size + slot
+    larger.count[1] = size
+    return larger
+
+
+@compiled
+def store(n: int, d: int, node: Node, queue: Queue, key: float) -> None:
+    """Keep a copy of the node; there must be a vacant slot."""
+    pool, bases, keys, heap, vacant, count = queue
+    count[1] -= 1
+    slot = vacant[count[1]]
     for i in range(n):
         pool[slot, i] = node.lower[i]
         pool[slot, n + i] = node.upper[i]
@@ -76,11 +125,18 @@ def store(n: int, d: int, node: Node, pool: Floats, bases: np.ndarray, slot: int
         pool[slot, 3 * n + d + k] = node.high[k]
     for i in range(n + d):
         bases[slot, i] = node.basis[i]
+    keys[slot] = key
+    push(heap, keys, count[0], slot)
+    count[0] += 1
 
 
 @compiled
-def load(n: int, d: int, node: Node, pool: Floats, bases: np.ndarray, slot: int) -> None:
-    """The inverse of `store`."""
+def load(n: int, d: int, node: Node, queue: Queue) -> None:
+    """Take the node with the largest bound out of the queue."""
+    pool, bases, keys, heap, vacant, count = queue
+    slot = heap[0]
+    count[0] -= 1
+    pop(heap, keys, count[0])
     for i in range(n):
         node.lower[i] = pool[slot, i]
         node.upper[i] = pool[slot, n + i]
@@ -90,6 +146,8 @@ def load(n: int, d: int, node: Node, pool: Floats, bases: np.ndarray, slot: int)
         node.high[k] = pool[slot, 3 * n + d + k]
     for i in range(n + d):
         node.basis[i] = bases[slot, i]
+    vacant[count[1]] = slot
+    count[1] += 1
 
 
 @compiled
@@ -120,6 +178,51 @@ def pop(heap: np.ndarray, keys: Floats, size: int) -> None:
     heap[i] = slot
 
 
+@allocating
+def branch(space: Workspace, n: int, d: int, verdict: Verdict, cutoff: float, queue: Queue) -> tuple[Queue, float]:
+    """Put the node's two children into the queue, or their bounds into the certificate: (queue, certificate)."""
+    known, proved = verdict.known, verdict.known.proved
+    for child in range(2):
+        key = min(known.bound, become_child(space, n, d, verdict.branch, child == 1))
+        if key <= cutoff:
+            proved = max(proved, key)
+            continue
+        if queue.count[1] == 0:
+            queue = grow(queue)
+        store(n, d, space.node, queue, key)
+    return queue, proved
+
+
+@allocating
+def explore(space: Workspace, n: int, best: float, limits: Limits, queue: Queue) -> tuple[Queue, Found]:
+    """Search from the root node until the gap is proved, or a limit is hit, or somebody says stop."""
+    if not is_finite(limits.rounding):
+        return queue, Found(np.inf, BROKEN, 0, 0)
+    started, d = seconds(), space.node.low.size
+    clear(queue)
+    nodes, pivots = np.int64(0), 0
+    known = Known(np.inf, best, -np.inf)
+    while True:
+        nodes += 1
+        verdict = evaluate(space, n, d, limits, nodes, known)
+        pivots += verdict.pivots
+        best, proved = verdict.known.best, verdict.known.proved
+        if not verdict.sound:
+            return queue, Found(np.inf, BROKEN, nodes, pivots)
+        cutoff = allowed(best, limits)
+        if verdict.branch != CLOSED:
+            queue, proved = branch(space, n, d, verdict, cutoff, queue)
+        if queue.count[0] == 0:
+            return queue, Found(proved, PROVED, nodes, pivots)
+        key = queue.keys[queue.heap[0]]
+        if key <= cutoff:
+            return queue, Found(max(proved, key), PROVED, nodes, pivots)
+        if nodes >= limits.nodes or space.tab.stop[0] != 0 or seconds() - started > limits.time:
+            return queue, Found(max(proved, key), LIMITED, nodes, pivots)
+        load(n, d, space.node, queue)
+        known = Known(key, best, proved)
+
+
 @called_from_c
 def solve_block(address: int) -> int:
     """The rows of the `Block` at an address, save those that other threads take from the same counter.
@@ -140,68 +243,23 @@ def solve_block(address: int) -> int:
     for layer in range(1, stack.sizes.size):
         neurons += stack.sizes[layer]
         widest = max(widest, stack.sizes[layer])
-    room = make_room(d, neurons, widest)
-    capacity = 16
-    pool = np.empty((capacity, 3 * neurons + 2 * d))
-    bases = np.empty((capacity, neurons + d), np.int8)
-    keys = np.empty(capacity)
-    heap = np.empty(capacity, np.int64)
-    vacant = np.empty(capacity, np.int64)
+    space = make_workspace(d, neurons, widest, stop)
+    queue = make_queue(16, neurons, d)
     while True:
         b = take(counter)
         if b >= counter[1]:
             break
         if wanted[b] != WANTED or stop[0] != 0:
-            answer[b, 0] = folded_q(stack, b, actions[b], room.scratch.row, room.search.active)
+            answer[b, 0] = folded_q(stack, b, actions[b], space.scratch.row, space.search.active)
             set_down(answer[b], wanted[b])
             continue
-        started = seconds()
         if solved == PROBED and helpers.shape[0] > 0:
-            made = share_out(block, started - began, wanted, b, helpers)
+            made = share_out(block, seconds() - began, wanted, b, helpers)
         solved += 1
-        own = Limits(tolerance[0, b], tolerance[1, b], np.int64(limits[0]), limits[1])
-        n, best = begin(stack, b, low[b], high[b], actions[b], room)
-        vacancies = pool.shape[0]
-        for slot in range(vacancies):
-            vacant[slot] = slot
-        queued, nodes, pivots = np.int64(0), np.int64(0), 0
-        key, proved, status = np.inf, -np.inf, PROVED
-        while True:
-            nodes += 1
-            verdict = evaluate(n, d, room, own, nodes, key, best, proved)
-            best, proved, pivots = verdict.best, verdict.proved, pivots + verdict.pivots
-            if not verdict.sound:
-                status = BROKEN
-                break
-            cutoff = allowed(best, own)
-            for phase in range(2 if verdict.branch >= 0 else 0):
-                key = min(verdict.bound, become_child(n, d, room, verdict.branch, phase == 1))
-                if key <= cutoff:
-                    proved = max(proved, key)
-                    continue
-                if vacancies == 0:
-                    vacancies = pool.shape[0]
-                    pool, bases, keys, heap, vacant = grow(pool, bases, keys, heap)
-                vacancies -= 1
-                slot = vacant[vacancies]
-                store(n, d, room.node, pool, bases, slot)
-                keys[slot] = key
-                push(heap, keys, queued, slot)
-                queued += 1
-            if queued == 0:
-                break
-            slot = heap[0]
-            key = keys[slot]
-            if key <= cutoff or nodes >= own.nodes or stop[0] != 0 or seconds() - started > own.time:
-                proved = max(proved, key)
-                status = PROVED if key <= cutoff else LIMITED
-                break
-            queued -= 1
-            pop(heap, keys, queued)
-            load(n, d, room.node, pool, bases, slot)
-            vacant[vacancies] = slot
-            vacancies += 1
-        answer[b, 1], answer[b, 2], answer[b, 3], answer[b, 4] = proved, status, nodes, pivots
-        finish(stack, b, low[b], high[b], actions[b], own, room, answer[b])
+        case = Case(stack, b, low[b], high[b])
+        n, best, rounding = begin(case, actions[b], space)
+        own = Limits(tolerance[0, b], tolerance[1, b], np.int64(limits[0]), limits[1], rounding)
+        queue, found = explore(space, n, best, own, queue)
+        finish(case, actions[b], own, space, found, answer[b])
     join(helpers, made)
     return 0

@@ -22,7 +22,7 @@ from caql.maxq.exact.relaxation import Floats, Integers
 
 FEASIBLE = 1e-9
 PIVOT = 1e-8
-FORGIVEN = 1e-6
+"""Entries of a row that are no larger are not pivoted on."""
 SPARSE = 3
 """A row with fewer than one in so many entries is added entry by entry."""
 OPTIMAL, INFEASIBLE, BELOW_CUTOFF, STALLED = 0, 1, 2, 3
@@ -56,6 +56,29 @@ class Tableau(NamedTuple):
     bent: Integers
     where: Integers
     """By variable: r + 1 in row r, -c in column c, 0 for a free neuron's third variable while it has no row."""
+    stop: Integers
+    """Pivoting ends soon after its only entry becomes non-zero."""
+
+
+class Shape(NamedTuple):
+    """How much of a tableau is in use; the row after the last is Q."""
+
+    rows: int
+    columns: int
+
+
+class Outcome(NamedTuple):
+    """How the simplex ended: a status, the rows by then, the number of pivots, and a proof of infeasibility.
+
+    When infeasible, adding `step` times row `ray` to the last row proves Q to be below the cutoff; otherwise
+    `ray` is -1.
+    """
+
+    status: int
+    rows: int
+    pivots: int
+    ray: int
+    step: float
 
 
 @compiled
@@ -155,7 +178,7 @@ def unwritten(tab: Tableau, d: int, i: int) -> tuple[int, float]:
 
 
 @compiled
-def write_violated(tab: Tableau, d: int, n: int, rows: int, columns: int) -> int:
+def write_violated(tab: Tableau, n: int, d: int, rows: int, columns: int) -> int:
     """Give a row to every violated variable that has none; returns the new number of rows."""
     matrix = tab.matrix
     for i in range(n):
@@ -191,83 +214,147 @@ def write_violated(tab: Tableau, d: int, n: int, rows: int, columns: int) -> int
 
 
 @compiled
-def dual_simplex(
-    tab: Tableau, d: int, n: int, rows: int, columns: int, cutoff: float, limit: int
-) -> tuple[int, int, int, float, int]:
-    """Pivot to the optimum, or until Q is known to be at most `cutoff`: (status, rows, row, step, pivots).
+def worst_violation(tab: Tableau, rows: int) -> tuple[int, float, float]:
+    """The basic variable farthest outside its bounds: (its row or -1, by how much, 1 when below and -1 when above)."""
+    r, worst, sign = np.int64(-1), FEASIBLE, 1.0
+    for i in range(rows):
+        below = tab.basic_low[i] - tab.basic_value[i]
+        above = tab.basic_value[i] - tab.basic_high[i]
+        if below > worst:
+            r, worst, sign = i, below, 1.0
+        elif above > worst:
+            r, worst, sign = i, above, -1.0
+    return r, worst, sign
 
-    When infeasible, adding `step` times `row` to the last row proves Q to be below the cutoff.
-    """
+
+@compiled
+def rate(tab: Tableau, shape: Shape, r: int, sign: float) -> int:
+    """The ratio of every column that can mend row r, infinity elsewhere; returns the best column, or -1."""
     matrix, ratio = tab.matrix, tab.ratio
+    q, best, size = np.int64(-1), np.inf, 0.0
+    for c in range(1, shape.columns):
+        ratio[c] = np.inf
+        slope = sign * matrix[r, c]
+        if abs(slope) <= PIVOT:
+            continue
+        variable = tab.nonbasic[c]
+        least = tab.variable_low[variable]
+        if tab.variable_high[variable] > least and (slope < 0.0) == (tab.nonbasic_value[c] > least):
+            ratio[c] = max(0.0, -matrix[shape.rows, c] / slope)
+            if ratio[c] < best or (ratio[c] == best and abs(slope) > size):
+                q, best, size = c, ratio[c], abs(slope)
+    return q
+
+
+@compiled
+def negligible(tab: Tableau, columns: int, r: int) -> float:
+    """A violation of row r that proves nothing: columns too small to pivot on might mend it."""
+    total = 0.0
+    for c in range(1, columns):
+        if abs(tab.matrix[r, c]) <= PIVOT:
+            variable = tab.nonbasic[c]
+            total += abs(tab.matrix[r, c]) * (tab.variable_high[variable] - tab.variable_low[variable])
+    return FEASIBLE + 2.0 * total
+
+
+@compiled
+def next_column(tab: Tableau, columns: int, r: int, passed: int) -> int:
+    """The column with the smallest ratio but for `passed`, whose ratio becomes infinite; -1 when there is none."""
+    ratio, matrix = tab.ratio, tab.matrix
+    ratio[passed] = np.inf
+    q, best, size = np.int64(-1), np.inf, 0.0
+    for c in range(1, columns):
+        if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
+            q, best, size = c, ratio[c], abs(matrix[r, c])
+    return q
+
+
+@compiled
+def flip(tab: Tableau, rows: int, q: int) -> None:
+    """Move nonbasic variable q to its other bound."""
+    variable = tab.nonbasic[q]
+    width = tab.variable_high[variable] - tab.variable_low[variable]
+    at_upper = tab.nonbasic_value[q] > tab.variable_low[variable]
+    move = -width if at_upper else width
+    tab.nonbasic_value[q] = tab.variable_low[variable] if at_upper else tab.variable_high[variable]
+    for i in range(rows):
+        tab.basic_value[i] += tab.matrix[i, q] * move
+
+
+@compiled
+def exchange(tab: Tableau, shape: Shape, r: int, q: int, sign: float) -> None:
+    """Bring basic variable r to the bound it violates by moving nonbasic variable q, and pivot."""
+    rows = shape.rows
+    target = tab.basic_low[r] if sign > 0.0 else tab.basic_high[r]
+    move = (target - tab.basic_value[r]) / tab.matrix[r, q]
+    for i in range(rows):
+        tab.basic_value[i] += tab.matrix[i, q] * move
+    tab.basic_value[r] = tab.nonbasic_value[q] + move
+    tab.nonbasic_value[q] = target
+    pivot(tab, rows, shape.columns, r, q)
+    tab.basic_low[r] = tab.variable_low[tab.basic[r]]
+    tab.basic_high[r] = tab.variable_high[tab.basic[r]]
+
+
+class Choice(NamedTuple):
+    """The column to exchange a row with, or -1; the objective and the ratio there; the violation that would be left."""
+
+    column: int
+    value: float
+    ratio: float
+    rest: float
+
+
+@compiled
+def choose_column(tab: Tableau, shape: Shape, r: int, sign: float, worst: float, value: float) -> Choice:
+    """The long step: flip the columns on the way as long as the dual objective improves.
+
+    Without a column, a `rest` of 0 stands for a violation too small to prove anything by.
+    """
+    q, rest, passed = rate(tab, shape, r, sign), worst, 0.0
+    while q >= 0:
+        value -= rest * (tab.ratio[q] - passed)
+        passed = tab.ratio[q]
+        variable = tab.nonbasic[q]
+        rest -= abs(tab.matrix[r, q]) * (tab.variable_high[variable] - tab.variable_low[variable])
+        if rest <= 0.0:
+            return Choice(q, value, passed, 0.0)
+        following = next_column(tab, shape.columns, r, q)
+        if following < 0 and rest <= negligible(tab, shape.columns, r):
+            return Choice(q, value, passed, 0.0)  # it mends the row but for a trifle
+        flip(tab, shape.rows, q)
+        q = following
+    return Choice(q, value, passed, rest if rest > negligible(tab, shape.columns, r) else 0.0)
+
+
+@compiled
+def dual_simplex(tab: Tableau, n: int, d: int, shape: Shape, cutoff: float, limit: int) -> Outcome:
+    """Pivot to the optimum, or until Q is known to be at most `cutoff`, at most `limit` times."""
+    rows, columns = shape
     settle(tab, rows, columns)
     fetch_bounds(tab, rows)
     value = objective(tab, rows, columns)
     for pivots in range(limit):
         if value <= cutoff:
-            return BELOW_CUTOFF, rows, -1, 0.0, pivots
-        r, worst, sign = np.int64(-1), FEASIBLE, 1.0
-        for i in range(rows):
-            below = tab.basic_low[i] - tab.basic_value[i]
-            above = tab.basic_value[i] - tab.basic_high[i]
-            if below > worst:
-                r, worst, sign = i, below, 1.0
-            elif above > worst:
-                r, worst, sign = i, above, -1.0
+            return Outcome(BELOW_CUTOFF, rows, pivots, -1, 0.0)
+        if tab.stop[0] != 0:
+            return Outcome(STALLED, rows, pivots, -1, 0.0)
+        r, worst, sign = worst_violation(tab, rows)
         if r < 0:
             known = rows
-            rows = write_violated(tab, d, n, rows, columns)
+            rows = write_violated(tab, n, d, rows, columns)
             if rows == known:
-                return OPTIMAL, rows, -1, 0.0, pivots
+                return Outcome(OPTIMAL, rows, pivots, -1, 0.0)
             continue
-        q, best, size = np.int64(-1), np.inf, 0.0
-        for c in range(1, columns):
-            ratio[c] = np.inf
-            slope = sign * matrix[r, c]
-            if abs(slope) <= PIVOT:
-                continue
-            variable = tab.nonbasic[c]
-            least = tab.variable_low[variable]
-            if tab.variable_high[variable] > least and (slope < 0.0) == (tab.nonbasic_value[c] > least):
-                ratio[c] = max(0.0, -matrix[rows, c] / slope)
-                if ratio[c] < best or (ratio[c] == best and abs(slope) > size):
-                    q, best, size = c, ratio[c], abs(slope)
-        rest = worst
-        passed = 0.0
-        while True:
-            if q < 0 and rest < FORGIVEN:
-                break
-            if q < 0:
-                return INFEASIBLE, rows, r, sign * (passed + 1.1 * max(value - cutoff, 0.0) / rest), pivots
-            value -= rest * (best - passed)
-            passed = best
-            variable = tab.nonbasic[q]
-            width = tab.variable_high[variable] - tab.variable_low[variable]
-            rest -= size * width
-            if rest <= 0.0:
-                break
-            ratio[q] = np.inf
-            at_upper = tab.nonbasic_value[q] > tab.variable_low[variable]
-            move = -width if at_upper else width
-            tab.nonbasic_value[q] = tab.variable_low[variable] if at_upper else tab.variable_high[variable]
-            for i in range(rows):
-                tab.basic_value[i] += matrix[i, q] * move
-            q, best, size = np.int64(-1), np.inf, 0.0
-            for c in range(1, columns):
-                if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
-                    q, best, size = c, ratio[c], abs(matrix[r, c])
-        if q < 0:  # too small a violation to prove anything by: let it be
-            settle(tab, rows, columns)
-            value = objective(tab, rows, columns)
+        shape = Shape(rows, columns)
+        choice = choose_column(tab, shape, r, sign, worst, value)
+        value = choice.value
+        if choice.column >= 0:
+            exchange(tab, shape, r, choice.column, sign)
+        elif choice.rest > 0.0:
+            step = sign * (choice.ratio + 1.1 * max(value - cutoff, 0.0) / choice.rest)
+            return Outcome(INFEASIBLE, rows, pivots, r, step)
+        else:
             tab.basic_low[r] = min(tab.basic_low[r], tab.basic_value[r])
             tab.basic_high[r] = max(tab.basic_high[r], tab.basic_value[r])
-            continue
-        target = tab.basic_low[r] if sign > 0.0 else tab.basic_high[r]
-        move = (target - tab.basic_value[r]) / matrix[r, q]
-        for i in range(rows):
-            tab.basic_value[i] += matrix[i, q] * move
-        tab.basic_value[r] = tab.nonbasic_value[q] + move
-        tab.nonbasic_value[q] = target
-        pivot(tab, rows, columns, r, q)
-        tab.basic_low[r] = tab.variable_low[tab.basic[r]]
-        tab.basic_high[r] = tab.variable_high[tab.basic[r]]
-    return STALLED, rows, -1, 0.0, limit
+    return Outcome(STALLED, rows, limit, -1, 0.0)

@@ -1,0 +1,234 @@
+"""What the certificate rests on, held against exact arithmetic: no bound, cut or margin may be wrong by a bit."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from caql.networks import FoldedNetwork
+
+from . import interpreted
+from .fuzz import KINDS, exact_value, network
+
+SHAPES = [(1, 4, 1), (2, 5, 1), (2, 4, 3, 1), (3, 3, 3, 2, 1)]
+SEEDS = range(6)
+
+
+def exact(values):
+    return [Fraction(float(value)) for value in np.ravel(values)]
+
+
+def presolved(kind, shape, seed):
+    """A network of a kind, presolved; the action box is [-1, 1] with one side that is nearly nothing."""
+    folded = network(np.random.default_rng(seed), kind, shape)
+    low, high = -np.ones(shape[0]), np.ones(shape[0])
+    low[-1] = high[-1] - 2.0 ** -float(seed)
+    return folded, low, high, interpreted.begin(folded, 0, low, high)
+
+
+def rows_at(net, n, d, point):
+    """Pre-activations of the compact network, and last its Q, at a point of the scaled box, as fractions."""
+    pre = []
+    for i in range(n + 1):
+        y = Fraction(float(net.constant[i]))
+        y += sum(Fraction(float(net.rows[i, k])) * point[k] for k in range(d))
+        y += sum(Fraction(float(net.rows[i, d + j])) * max(pre[j], Fraction(0)) for j in range(net.first[i]))
+        pre.append(y)
+    return pre
+
+
+def random_points(rng, d, count):
+    """Points of [0, 1]^d that float64 holds exactly, corners among them."""
+    for _ in range(count):
+        yield exact(np.where(rng.random(d) < 0.5, rng.integers(0, 2, d), rng.integers(0, 2**20, d) / 2.0**20))
+
+
+def exact_dual_bound(net, n, d, node):
+    """The bound that the node's multipliers prove, in real arithmetic: (bound, g, the terms of the neurons)."""
+    row = exact(net.rows[n, : d + n])
+    bound, terms = Fraction(float(net.constant[n])), []
+    for i in reversed(range(n)):
+        low, up, t = exact([node.lower[i], node.upper[i], node.multiplier[i]])
+        c = row[d + i]
+        if low >= 0:
+            term = max((c - t) * low, (c - t) * up)
+        elif up <= 0:
+            term = max(-t * low, -t * up)
+        else:
+            term = max(Fraction(0), -t * low, (c - t) * up)
+        terms.append(term)
+        bound += term + t * Fraction(float(net.constant[i]))
+        for k in range(d + net.first[i]):
+            row[k] += t * Fraction(float(net.rows[i, k]))
+    for k in range(d):
+        low, high = exact([node.low[k], node.high[k]])
+        bound += max(row[k] * low, row[k] * high)
+    return bound, row[:d], terms[::-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_presolved_network_is_the_network_up_to_its_error(kind, shape):
+    rng = np.random.default_rng(0)
+    for seed in SEEDS:
+        folded, low, high, (n, d, space, _, rounding) = presolved(kind, shape, seed)
+        error = Fraction(float(rounding - 3.0 * space.net.margin[n]))
+        for point in random_points(rng, d, 8):
+            action = [a + s * (b - a) for a, b, s in zip(exact(low), exact(high), point, strict=True)]
+            difference = exact_value(folded, 0, action) - rows_at(space.net, n, d, point)[n]
+            assert abs(difference) <= error
+
+
+def test_the_error_is_no_excuse():
+    """Of ordinary networks it is some ten thousand units of the last place of Q at most."""
+    for shape in SHAPES:
+        _, _, _, (_, _, _, _, rounding) = presolved("plain", shape, 1)
+        assert rounding < 1e-10
+
+
+def test_a_neuron_that_is_stable_by_a_hair_counts_in_the_error():
+    """1e16 + 1 - 1e16 is 0 in float64, so the neuron looks inactive; its true maximum is 1."""
+    folded = FoldedNetwork(
+        np.array([[1.0]]),
+        np.array([[0.0]]),
+        ((np.array([[1e16]]), np.array([1.0])), (np.array([[1.0]]), np.array([-1e16]))),
+    )
+    _, _, _, _, rounding = interpreted.begin(folded, 0, [-1.0], [1.0])
+    assert rounding >= 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bounds_hold_up_to_the_margin(kind, shape):
+    """At the root and, after phases were fixed at random, for every point whose phases are those."""
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        _, _, _, (n, d, space, _, _) = presolved(kind, shape, seed)
+        net, node, margin = space.net, space.node, exact(space.net.margin)
+        points = [(point, rows_at(net, n, d, point)) for point in random_points(rng, d, 10)]
+        root = [side.copy() for side in node]
+        for _, pre in points:
+            for side, kept in zip(node, root, strict=True):
+                side[:] = kept
+            for i in np.flatnonzero(rng.random(n) < 0.5):
+                if pre[i] >= 0:
+                    node.lower[i] = max(node.lower[i], 0.0)
+                if pre[i] <= 0:
+                    node.upper[i] = min(node.upper[i], 0.0)
+            before = node.lower.copy(), node.upper.copy()
+            assert interpreted.relaxation.tighten(net, n, d, node, space.scratch, space.presolve.planes)
+            for other, theirs in points:
+                if not all(
+                    before[0][i] <= theirs[i] + margin[i] and theirs[i] - margin[i] <= before[1][i] for i in range(n)
+                ):
+                    continue
+                assert all(a <= s <= b for a, s, b in zip(exact(node.low), other, exact(node.high), strict=True))
+                for i in range(n):
+                    assert Fraction(float(node.lower[i])) - margin[i] <= theirs[i]
+                    assert theirs[i] <= Fraction(float(node.upper[i])) + margin[i]
+
+
+def test_the_margin_covers_what_float64_loses():
+    """Bounds of a layer whose rows cancel: without its margin a bound would be wrong."""
+    lost = 0
+    for seed in range(40):
+        _, _, _, (n, d, space, _, _) = presolved("cancelling", (2, 4, 4, 1), seed)
+        for point in random_points(np.random.default_rng(seed), d, 4):
+            pre = rows_at(space.net, n, d, point)
+            lost += sum(
+                not Fraction(float(space.node.lower[i])) <= pre[i] <= Fraction(float(space.node.upper[i]))
+                for i in range(n)
+            )
+    assert lost > 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_half_space_cuts_the_box_where_it_should(seed):
+    """One action: what remains of [0, 1] begins or ends at the kink, not a bit inside it, and hardly outside."""
+    rng = np.random.default_rng(seed)
+    slope, kink = rng.normal() * 10.0 ** rng.integers(-3, 4), rng.uniform(0.05, 0.95)
+    folded = FoldedNetwork(np.array([[-slope * kink]]), np.array([[slope]]), ((np.ones((1, 1)), np.zeros(1)),))
+    n, d, space, _, _ = interpreted.begin(folded, 0, [0.0], [1.0])
+    assert n == 1
+    net, node = space.net, space.node
+    where = -Fraction(float(net.constant[0])) / Fraction(float(net.rows[0, 0]))
+    for active in (True, False):
+        node.low[0], node.high[0], node.lower[0], node.upper[0] = 0.0, 1.0, -kink, 1.0 - kink
+        if active:
+            node.lower[0] = 0.0
+        else:
+            node.upper[0] = 0.0
+        assert interpreted.relaxation.tighten(net, n, d, node, space.scratch, space.presolve.planes)
+        if active == (slope > 0):
+            assert 0 <= where - Fraction(float(node.low[0])) <= 1e-13
+            assert node.high[0] == 1.0
+        else:
+            assert 0 <= Fraction(float(node.high[0])) - where <= 1e-13
+            assert node.low[0] == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_bound_is_never_below_what_its_multipliers_prove(kind, shape):
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        _, _, _, (n, d, space, _, rounding) = presolved(kind, shape, seed)
+        net, node = space.net, space.node
+        for spread in (0.0, 1.0, 1e6):
+            node.multiplier[:n] = node.multiplier[:n] + rng.normal(size=n) * spread
+            bound = interpreted.relaxation.dual_bound(net, n, d, node, space.scratch, False)
+            true = exact_dual_bound(net, n, d, node)[0]
+            assert true <= Fraction(float(bound))
+            if spread == 0.0:
+                assert bound - float(true) <= rounding
+
+
+@pytest.mark.parametrize("kind", ["plain", "quantised", "cancelling"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
+    """The bound of what was cut away, in exact arithmetic, is at most the cutoff; and hardly less."""
+    cuts = 0
+    for seed in range(12):
+        _, _, _, (n, d, space, _, rounding) = presolved(kind, shape, seed)
+        net, node = space.net, space.node
+        rng = np.random.default_rng(seed)
+        node.multiplier[:n] += rng.normal(size=n) * 0.1 * np.abs(node.multiplier[:n])
+        bound = interpreted.relaxation.dual_bound(net, n, d, node, space.scratch, False)
+        total, g, terms = exact_dual_bound(net, n, d, node)
+        sizes = [abs(float(each)) for each in g] + [abs(float(term)) for term in terms]
+        slack = rng.uniform(0.05, 0.9) * max(sizes)
+        cutoff = Fraction(float(bound)) - Fraction(float(slack))
+        before = [side.copy() for side in node]
+        interpreted.relaxation.cut_by_value(n, d, node, space.scratch, slack)
+        near = 1e-6 * slack + 4 * rounding
+        for k in range(d):
+            gone_low, gone_high = (
+                Fraction(float(node.low[k] - before[0][k])),
+                Fraction(float(before[1][k] - node.high[k])),
+            )
+            for gone, beyond in ((gone_low, g[k] > 0), (gone_high, g[k] < 0)):
+                if gone > 0:
+                    cuts += 1
+                    kept = Fraction(float(before[1][k])) - Fraction(float(before[0][k])) - gone
+                    assert beyond
+                    assert total - abs(g[k]) * kept <= cutoff
+                    assert cutoff - (total - abs(g[k]) * kept) <= near
+        for i in range(n):
+            removed = []
+            if node.lower[i] > before[2][i]:
+                removed.append((before[2][i], node.lower[i]))
+            if node.upper[i] < before[3][i]:
+                removed.append((node.upper[i], before[3][i]))
+            t, c = node.multiplier[i], space.scratch.coefficient[i]
+            for piece in removed:
+                cuts += 1
+                values = [
+                    Fraction(c) * max(y, Fraction(0)) - Fraction(t) * y
+                    for y in (exact([piece[0]])[0], Fraction(0), exact([piece[1]])[0])
+                    if exact([piece[0]])[0] <= y <= exact([piece[1]])[0]
+                ]
+                assert total - terms[i] + max(values) <= cutoff + Fraction(float(near))
+                inner = piece[1] if piece[0] == before[2][i] else piece[0]
+                at_edge = Fraction(c) * max(exact([inner])[0], Fraction(0)) - Fraction(t) * exact([inner])[0]
+                assert inner == 0.0 or abs(total - terms[i] + at_edge - cutoff) <= near
+    assert cuts > 0

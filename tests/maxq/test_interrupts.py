@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 HARD = he_layers(0, (10 + 8, 64, 64, 1))
 """One state takes minutes at this tolerance."""
 STATES = np.random.default_rng(0).normal(size=(3, 10))
-SECONDS = 5.0
-"""Allowed on a busy machine; the search itself would take 60 a state."""
+SECONDS = 1.0
+"""From the signal to the answer; the search itself would take 60 a state."""
 
 
 def start(code: str) -> subprocess.Popen[str]:
@@ -34,12 +34,18 @@ def start(code: str) -> subprocess.Popen[str]:
     return process
 
 
-def interrupt(process: subprocess.Popen[str]) -> tuple[str, float]:
+def interrupt(process: subprocess.Popen[str]) -> tuple[list[str], float]:
+    """The lines printed, and the seconds until the first: ending the process takes longer than the answer."""
     began = time.perf_counter()
     process.send_signal(signal.SIGINT)
-    output, problem = process.communicate(timeout=60)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        first = process.stdout.readline()
+        seconds = time.perf_counter() - began
+        lines, problem = process.stdout.readlines(), process.stderr.read()
     assert "Traceback" not in problem, problem
-    return output, time.perf_counter() - began
+    return [first, *lines], seconds
 
 
 @pytest.mark.parametrize(("solver", "threads"), [("exact", 1), ("exact", 2), ("highs", 1), ("scip", 1)])
@@ -53,10 +59,10 @@ def test_maximize_raises_with_what_it_knows(solver: str, threads: int) -> None:
         f"    maximize(HARD, -1, 1, STATES, {solver!r}, tolerance=1e-9, threads={threads})\n"
         "except Interrupted as interruption:\n"
         "    found = interruption.solution\n"
-        "    print(*found.status, *found.values, (found.upper >= found.values).all())\n"
+        "    print(*found.status, *found.values, (found.upper >= found.values).all(), flush=True)\n"
     )
-    output, seconds = interrupt(process)
-    words = output.split()
+    (line, *_), seconds = interrupt(process)
+    words = line.split()
     assert words[:3] == ["2", "2", "2"]
     assert np.isfinite([float(word) for word in words[3:6]]).all()
     assert words[6] == "True"
@@ -69,17 +75,19 @@ def test_the_command_prints_its_table(tmp_path: Path) -> None:
     process = start(
         "import sys\n"
         "from caql.cli import main\n"
-        "from caql import maximize\n"
-        "maximize([([[1.0]], [0.0])], 0, 1)\n"
+        "from caql.maxq.exact.solver import Exact\n"
+        "solve = Exact.solve\n"
+        "def announced(solver, problem, key=None):\n"
+        "    if len(problem.network.first_bias) == 3: print('searching', flush=True)\n"
+        "    return solve(solver, problem, key)\n"
+        "Exact.solve = announced\n"
         f"sys.argv = ['caql', 'solve', {str(tmp_path / 'hard.npz')!r}, '--tolerance', '1e-9', '--threads', '1']\n"
-        "print('searching', flush=True)\n"
         "main()\n"
     )
-    output, seconds = interrupt(process)
+    lines, _ = interrupt(process)
     assert process.returncode == 130
-    assert output.count("interrupted") == 3
-    assert "3 states, 0 proved optimal" in output
-    assert seconds < SECONDS
+    assert sum("interrupted" in line for line in lines) == 3
+    assert "3 states, 0 proved optimal" in lines[-1]
 
 
 def test_a_program_with_its_own_handler_decides_itself() -> None:
@@ -100,13 +108,11 @@ def test_what_listened_before_still_hears() -> None:
     os.set_blocking(writer, False)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     outer = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    told: list[bool] = []
     try:
-        with interruptible(lambda: told.append(True)) as attempt:
+        with interruptible(lambda: None) as attempt:
             signal.raise_signal(signal.SIGINT)
         assert attempt.interrupted
         assert os.read(reader, 1) == bytes([signal.SIGINT])
-        assert told == [True]
         assert signal.set_wakeup_fd(writer, warn_on_full_buffer=False) == writer
     finally:
         signal.set_wakeup_fd(outer)

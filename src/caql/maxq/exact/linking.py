@@ -26,7 +26,8 @@ def _private_parts() -> tuple[Any, Any, Any] | None:
         from numba.core.cpu import CPUContext
     except ImportError:
         return None
-    attributes = {"_final_module", "_linking_libraries", "_reload_init", "_get_module_for_linking"}
+    attributes = {"_final_module", "_linking_libraries", "_reload_init"}
+    attributes |= {"_get_module_for_linking", "_optimize_final_module"}
     known = attributes <= set(CPUCodeLibrary.finalize.__code__.co_names) and hasattr(CPUCodeLibrary, "_finalized")
     return (CPUCodeLibrary, CPUContext, _dynfunc) if known and hasattr(CPUContext, "get_executable") else None
 
@@ -40,20 +41,27 @@ def linked_only(entry: str) -> Iterator[None]:
         return
     library_class, context_class, dynfunc = parts
     finalize, get_executable = library_class.finalize, context_class.get_executable
+    optimise = library_class._optimize_final_module
     mangled = "_ZN" + "".join(f"{len(part)}{part}" for part in OURS.strip(".").split("."))
 
-    def is_inner(library: Any) -> bool:
-        own = (f.name for f in library._final_module.functions if not f.is_declaration)
-        return library.name != entry and any(name.startswith(mangled) for name in own)
+    def own(library: Any) -> list[Any]:
+        return [f for f in library._final_module.functions if not f.is_declaration and f.name.startswith(mangled)]
 
     def link(library: Any) -> None:
-        if not is_inner(library):
+        if library.name == entry or not own(library):
             finalize(library)
             return
         for other in dict.fromkeys(library._linking_libraries):
             library._reload_init.update(other._reload_init)
             library._final_module.link_in(other._get_module_for_linking(), preserve=True)
         library._finalized = True
+
+    def optimise_together(library: Any) -> None:
+        if library.name == entry:  # nobody else calls these, so they may lose arguments and whole bodies
+            for function in own(library):
+                if function.linkage.name == "linkonce_odr":
+                    function.linkage = "internal"
+        optimise(library)
 
     def callable_of(context: Any, library: Any, description: Any, environment: Any) -> Any:
         if description.modname.startswith(OURS) and description.qualname != entry:
@@ -62,7 +70,9 @@ def linked_only(entry: str) -> Iterator[None]:
         return get_executable(context, library, description, environment)
 
     library_class.finalize, context_class.get_executable = link, callable_of
+    library_class._optimize_final_module = optimise_together
     try:
         yield
     finally:
         library_class.finalize, context_class.get_executable = finalize, get_executable
+        library_class._optimize_final_module = optimise

@@ -142,13 +142,14 @@ def substitute(flat: Floats, step: Step, d: int, start: int, net: Compact, root:
         up, lowest = work.planes.up[j], -work.planes.up[width + j]
         weights = (offset + j * outputs) & NATURAL
         wrong = error[j] + 2.0 * gamma * size[j] + max(0.0, min(up, TINY))
-        for o in range(outputs):
-            next_error[o] += abs(flat[weights + o]) * wrong
         if up <= TINY:
+            for o in range(outputs):
+                next_error[o] += abs(flat[weights + o]) * wrong
             continue
         if lowest >= 0.0:
             for o in range(outputs):
                 next_constant[o] += constant[j] * flat[weights + o]
+                next_error[o] += abs(flat[weights + o]) * wrong
             for k in range(d + start):
                 value = columns[k, j]
                 for o in range(outputs):
@@ -159,6 +160,7 @@ def substitute(flat: Floats, step: Step, d: int, start: int, net: Compact, root:
         work.weight[d + n] = 3.0 * size[j] / scale + 1.0
         for o in range(outputs):
             following[d + n, o] = scale * flat[weights + o]
+            next_error[o] += abs(flat[weights + o]) * wrong
         n += 1
     return n
 

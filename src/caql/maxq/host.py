@@ -58,7 +58,7 @@ def conclude(
     """The solution with its status: optimal where the gap is closed, else the reason in `stopped`."""
     upper = np.maximum(upper, values)
     status = np.where(is_proved(problem, values, upper), int(Status.OPTIMAL), stopped)
-    refused = np.broadcast_to(refused_rows(_in_numpy(problem), np), status.shape)
+    refused = np.broadcast_to(refused_rows(on_host(problem), np), status.shape)
     status = np.where(refused == 0, status, refused)
     actions = np.where(np.isfinite(actions), actions, 0.0)
     upper = np.where(status == int(Status.FAILED), np.inf, upper)
@@ -70,5 +70,6 @@ def conclude(
     return Solution(*fields)
 
 
-def _in_numpy(problem: Problem) -> Problem:
+def on_host(problem: Problem) -> Problem:
+    """The same problem as NumPy arrays."""
     return jax.tree.map(np.asarray, problem)

@@ -135,6 +135,10 @@ class Exact:
             raise Interrupted(solution)
         return solution
 
+    def compile(self) -> None:
+        """Compile the search, or read it from the disk, now rather than at the first question."""
+        entry()
+
     def inside_jit(self) -> Callable[[Problem, Any], Solution] | None:
         """What compiled code calls instead of `solve`, in float32; None where it cannot (another XLA, or no CPU)."""
         import jax

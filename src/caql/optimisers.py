@@ -38,7 +38,7 @@ class FlatNetwork:
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
 
     def init(self, key: jax.Array) -> jax.Array:
-        """A fresh vector, (size,), with the house's initial weights."""
+        """A fresh vector, (size,), with initial weights of `init_layers`."""
         return self.flatten(init_layers(key, self.sizes))
 
     def flatten(self, layers: Layers) -> jax.Array:

@@ -59,7 +59,7 @@ def test_labels_by_hand_for_a_linear_q():
     question = agent.ask(state, batch)
     solution = agent.solve(question.problem, KEY)
     np.testing.assert_allclose(solution.actions[:, 0], 1.0)
-    labels = agent.targets.answer(question, solution).labels
+    labels = agent.targets.answer(agent._context(state, batch), question, solution).labels
     # The maximiser of 0.5 a is 1; the target gives it the value 2.
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * batch.continues * 2.0, rtol=1e-6)
 
@@ -74,7 +74,8 @@ def test_clipped_double_q_takes_the_smaller_target():
     )
     batch = Batch(*(column[0] for column in batches()))
     question = agent.ask(state, batch)
-    labels = agent.targets.answer(question, agent.solve(question.problem, KEY)).labels
+    solution = agent.solve(question.problem, KEY)
+    labels = agent.targets.answer(agent._context(state, batch), question, solution).labels
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * 1.5, rtol=1e-5)
 
 
@@ -259,7 +260,7 @@ def test_dual_labels_of_the_action_function_are_the_bound():
             "primal": agent.solve(question.problem, KEY).values,
             "dual": dual_bound(question.problem.network, SPEC.action_set),
         }
-        guessed = folded_value(question.problem.network, question.context.guess)
+        guessed = folded_value(question.problem.network, question.problem.warm_start)
         expected = float(jnp.mean((labels[kind] - guessed) ** 2))
         _, statistics = agent.update(state, Batch(*(column[:1] for column in batches())), KEY)
         losses[kind] = float(statistics["action_loss"])

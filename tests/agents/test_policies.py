@@ -94,8 +94,9 @@ def test_the_solver_acts_for_one_state_or_many_and_explores_within_the_range():
 
 @pytest.mark.parametrize("make", [DeterministicPolicy, SquashedGaussianPolicy, GaussianPolicy])
 def test_rounding_never_leaves_the_box(make):
-    """0.1 + 0.2 in float32 is above 0.3: the squashed edge of this box rounds past its side."""
-    low, high = np.float32([-0.1, 0.1, 1e-3]), np.float32([0.7, 0.3, 0.9])
+    """In float32 centre + radius is above 0.8, 0.4 and 0.4 here: an action squashed to its edge rounds past it."""
+    low, high = np.float32([0.6, 0.3, -0.7]), np.float32([0.8, 0.4, 0.4])
+    assert ((low + high) / 2 + (high - low) / 2 > high).all()
     box = make_box(low, high)
     last = np.zeros((1, 6), np.float32), np.float32([99.0, 99.0, 99.0, 0, 0, 0])
     first = np.zeros((1, 1), np.float32), np.zeros(1, np.float32)

@@ -114,6 +114,13 @@ def test_actor_and_targets_move_every_second_step():
     assert math.isnan(statistics["loss"])
 
 
+def test_the_actor_climbs_the_critic_that_has_just_moved():
+    td3 = agent(policy_delay=1, critic_learning_rate=0.01)
+    _, statistics = td3.update(by_hand(td3), epoch(batch([(1.0, 0.0, 5.0, 1.0, 1.0)])), jax.random.key(0))
+    # Adam's first step moves every parameter with a gradient by its rate: Q_1 = 3.01 relu(1.01 x + 2 a + 1.01) - 0.99.
+    assert statistics["actor_loss"] == pytest.approx(-(3.01 * (2.02 + 2 * ACTION_AT_1) - 0.99), rel=1e-5)
+
+
 def test_the_actors_loss_is_averaged_over_the_steps_it_moved():
     td3 = agent(policy_delay=3, critic_learning_rate=1e-9, actor_learning_rate=1e-9)
     rows = jax.tree.map(lambda column: jnp.stack([column] * 5), batch([(1.0, 0.0, 5.0, 1.0, 1.0)]))

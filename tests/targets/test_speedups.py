@@ -67,7 +67,7 @@ def label(context, stages, tolerance=1e-6):
     targets = Targets(stages, ToleranceSettings(tolerance))
     question = targets.ask(context)
     solution = GradientAscent(iterations=60, restarts=4).solve(question.problem, KEY)
-    found = targets.answer(question, solution)
+    found = targets.answer(context, question, solution)
     return found[:2], question, solution
 
 
@@ -122,8 +122,16 @@ def test_dual_labels_are_the_bound_and_need_no_solve():
 
 def test_the_bound_of_two_targets_is_the_smaller_one():
     context = make_context(random_batch(), targets=2)
+
+    def bounds_of(context):
+        return [dual_bound(fold_state(layers, context.batch.next_states), BOX) for layers in context.targets]
+
+    # The second target raised until each of the two has the smaller bound on half of the rows.
+    first, (*layers, (weights, bias)) = context.targets
+    raised = bias + jnp.median(jnp.subtract(*bounds_of(context)))
+    context = context._replace(targets=(first, (*layers, (weights, raised))))
     (_, answer), _, _ = label(context, (Dual(),))
-    bounds = [dual_bound(fold_state(layers, context.batch.next_states), BOX) for layers in context.targets]
+    bounds = bounds_of(context)
     assert bool((bounds[0] < bounds[1]).any())
     assert bool((bounds[1] < bounds[0]).any())
     np.testing.assert_array_equal(answer.values, np.minimum(*bounds))
@@ -284,7 +292,7 @@ def test_work_is_the_mean_over_the_rows_solved():
     solution = GradientAscent().solve(question.problem, KEY)
     needed = question.problem.mask
     assert 0 < int(needed.sum()) < B
-    found = targets.answer(question, solution._replace(work=jnp.where(needed, 7, 1000)))
+    found = targets.answer(context, question, solution._replace(work=jnp.where(needed, 7, 1000)))
     assert float(found.work) == pytest.approx(7.0)
 
 
@@ -361,9 +369,11 @@ def test_an_audit_measures_and_changes_no_weights():
     batches = Batch(*(np.stack([column] * 4) for column in random_batch(rows=16)))
     solver = GradientAscent(iterations=1, step_size=0.01)
     states = []
-    for audit in (0, 2):
+    for audit in (0, 8):
         agent = CAQL(CAQLConfig(solver=solver, hidden=(6,), action_hidden=(6,), audit=audit), Spec(N, BOX))
         state, statistics = agent.update(agent.init(KEY), batches, KEY)
+        assert "audit_solver_shortfall" not in statistics
+        state, statistics = agent.update(state, batches, KEY)
         states.append(np.asarray(state.q.vector))
         assert ("audit_solver_shortfall" in statistics) == bool(audit)
     np.testing.assert_array_equal(*states)

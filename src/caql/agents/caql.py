@@ -91,7 +91,7 @@ class CAQL(Agent):
         state, statistics = learn(state, batches, key)
         every = self.config.audit
         if every and (before + len(batches.rewards)) // every > before // every:
-            statistics |= shortfalls(self.solve, self.ask(state, _row(batches, -1)), key)
+            statistics |= shortfalls(self.solve, self.ask(state, _row(batches, -1)).problem, key)
         return state, statistics
 
     def _scan(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, jax.Array]]:
@@ -200,8 +200,12 @@ class CAQL(Agent):
         batches: Batch,
         row: jax.Array,
     ) -> tuple[CAQLState, Question, dict[str, jax.Array]]:
-        """Learn a minibatch from the host solver's answer and ask about the next: one call between two solves."""
-        state, found = self._learn(state, question.context, self.targets.answer(question, solution))
+        """Learn a minibatch from the host solver's answer and ask about the next: one call between two solves.
+
+        The context is computed again: that is quicker than to hand its fifty arrays out of jit and in again.
+        """
+        context = self._context(state, _row(batches, row))
+        state, found = self._learn(state, context, self.targets.answer(context, question, solution))
         following = self._ask(state, _row(batches, (row + 1) % len(batches.rewards)))
         return state, following, {name: totals[name] + found[name] for name in STATISTICS}
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from caql.maxq.problem import Problem, Solution, Status
 from caql.networks import folded_value
-from caql.targets.label import Question
 
 Solve = Callable[[Problem, Any], Solution]
 
@@ -56,13 +56,13 @@ def solve_times(solve: Solve, problems: Iterable[Problem], key: Any) -> dict[str
     return times.statistics()
 
 
-def shortfalls(solve: Solve, question: Question, key: Any) -> dict[str, float]:
-    """How far the solver's and the action function's values fall short of the proven max-Q of a minibatch."""
+def shortfalls(solve: Solve, problem: Problem, key: Any) -> dict[str, float]:
+    """How far the solver's and its warm starts' values fall short of the proven max-Q, for all rows of a problem."""
     from caql.maxq.exact.solver import Exact
 
-    problem = question.problem._replace(mask=None)
+    problem = problem._replace(mask=None)
     found = np.asarray(solve(problem, key).values)
-    guessed = np.asarray(folded_value(problem.network, question.context.guess))
+    guessed = np.asarray(folded_value(problem.network, jnp.asarray(problem.warm_start)))
     true = np.asarray(Exact().solve(problem._replace(tolerance=1e-6, relative_tolerance=1e-6), None).values)
     return {
         "audit_solver_shortfall": float(np.mean(true - found)),

@@ -22,7 +22,7 @@ SOLVED, BOUNDED, EXTRAPOLATED = 0, 1, 2
 
 
 class Context(NamedTuple):
-    """What a stage may look at; built once a minibatch.
+    """What a stage may look at.
 
     batch: B transitions.
     q: the Q-network's layers, whose maximiser is sought.  network: q folded over the next states.

@@ -25,9 +25,8 @@ from caql.targets.tolerance import ToleranceSettings, tolerance_at
 
 
 class Question(NamedTuple):
-    """A minibatch's max-Q problem, the context it comes from, and what the stages noted while planning it."""
+    """A minibatch's max-Q problem, and what the stages noted while planning it."""
 
-    context: Context
     problem: Problem
     notes: tuple[Any, ...]
 
@@ -54,7 +53,7 @@ class Targets:
     def labels(self, context: Context, solve: Callable[[Problem], Solution]) -> Labels:
         """Plan, solve, fill, label; `solve` must be traceable where this is traced."""
         question = self.ask(context)
-        return self.answer(question, solve(question.problem))
+        return self.answer(context, question, solve(question.problem))
 
     def ask(self, context: Context) -> Question:
         """Plan: argmax of Q at the next states, for the rows that no stage takes away."""
@@ -71,11 +70,11 @@ class Targets:
             relative_tolerance=jnp.float32(self.tolerance.relative_tolerance),
             mask=need if self.stages else None,
         )
-        return Question(context, problem, tuple(notes))
+        return Question(problem, tuple(notes))
 
-    def answer(self, question: Question, solution: Solution) -> Labels:
+    def answer(self, context: Context, question: Question, solution: Solution) -> Labels:
         """Fill, innermost stage first, and label."""
-        context, batch = question.context, question.context.batch
+        batch = context.batch
         answer = Answer(
             values=target_value(context.targets, batch.next_states, solution.actions),
             best=solution.values.astype(context.q_values.dtype),

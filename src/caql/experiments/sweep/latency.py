@@ -70,7 +70,7 @@ class Probe(Silent):
     def _measure(self, training: Training) -> dict[str, Any]:
         batches = training.replay.sample(np.random.default_rng(training.train_step), 1, training.config.batch_size)
         batch = Batch(*(column[0] for column in batches))
-        problem = training.agent.pose(training.state, batch).problem._replace(mask=None)
+        problem = training.agent.ask(training.state, batch).problem._replace(mask=None)
         found: dict[str, dict[str, float]] = {"milliseconds": {}, "work": {}}
         for name, solver in self.solvers.items():
             rows = ROWS.get(name, training.config.batch_size)

@@ -162,6 +162,13 @@ class ActionSet(Constructors):
 
         return _for_each(self, np.asarray(actions, np.float64), closest)
 
+    def closest(self, action: Array) -> Array | None:
+        """The closest point to one action, (d,) -> (d + k,), its auxiliary variables with it; None if the set is empty.
+
+        For one state's set, on the host.
+        """
+        return projection.closest(self._systems[0], np.asarray(action, np.float64))
+
     def admissible(self, actions: Array, dtype: DTypeLike = np.float32) -> Array:
         """What may be given to an environment in place of (..., d) actions: they themselves, or the closest to them.
 

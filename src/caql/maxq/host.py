@@ -60,6 +60,8 @@ def conclude(
     upper = np.maximum(upper, values)
     proved = upper - values <= allowed_gap(problem, values)
     status = np.where(proved, int(Status.OPTIMAL), stopped)
+    empty = status == int(Status.INFEASIBLE)
+    values, upper = (np.where(empty, -np.inf, numbers) for numbers in (values, upper))
     if problem.mask is not None:
         status = np.where(np.asarray(problem.mask), status, int(Status.SKIPPED))
     fields: list[Any] = [actions, values, upper, status.astype(np.int32), work]

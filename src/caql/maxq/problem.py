@@ -32,6 +32,8 @@ class Status(enum.IntEnum):
     """The backend broke down; the action is admissible, its value true, nothing more."""
     SKIPPED = 4
     """Not asked for: the row was masked out by a speed-up."""
+    INFEASIBLE = 5
+    """The action set is empty at this state: value and upper are -inf, and the action means nothing."""
 
 
 class Problem(NamedTuple):

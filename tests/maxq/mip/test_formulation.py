@@ -13,6 +13,7 @@ from caql.maxq.host import evaluate
 from caql.maxq.mip.formulation import Model, formulate, ideal_cuts, tighten
 
 from ..problems import ALL_PROBLEMS, PROBLEMS, Case, he_layers
+from ..sets import random_network, random_sets
 
 
 def box_of(case: Case) -> ActionSet:
@@ -168,16 +169,11 @@ def test_one_neuron_with_all_its_cuts_is_integral() -> None:
         assert min(phase, 1 - phase) < 1e-6
 
 
-def test_more_rows_and_integer_actions_join_the_model() -> None:
+def test_rows_and_whole_numbers_join_the_model() -> None:
     case = Case("joint", he_layers(42, (3, 8, 5, 1)), [-2.0, -1.0, -1.5], [2.0, 1.0, 1.5])
-    box, network = box_of(case), case.folded
-    integer = np.array([True, False, False])
-    model = formulate(network, box, layer_bounds(network, box, "backward"), 0, integer=integer)
-    # a_1 + a_2 <= 0.5, written over the model's columns.
-    row = np.zeros((1, len(model.objective)))
-    row[0, :3] = np.array([0.0, 1.0, 1.0]) * model.action_map
-    limit = 0.5 - np.array([0.0, 1.0, 1.0]) @ model.action_centre
-    model = model.with_rows(row, np.array([-np.inf]), np.array([limit]))
+    network = case.folded
+    action_set = box_of(case) & ActionSet.budget([0.0, 1.0, 1.0], 0.5) & ActionSet.whole(3, [0])
+    model = formulate(network, action_set, layer_bounds(network, action_set, "backward"), 0)
     found = milp(
         -model.objective,
         constraints=LinearConstraint(model.rows, model.row_lower, model.row_upper),
@@ -194,6 +190,67 @@ def test_more_rows_and_integer_actions_join_the_model() -> None:
     best = evaluate(network._replace(first_bias=network.first_bias[0]), grid).max()
     value = evaluate(network._replace(first_bias=network.first_bias[0]), action)
     assert best - 1e-6 <= value <= best + 0.2
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 0, ()), (3, 4, 2, ()), (2, 3, 3, (0, 3))], ids=str)
+def test_every_admissible_action_is_a_point_of_the_model_and_no_other_is(shape: Any) -> None:
+    d, m, k, integer = shape
+    rng = np.random.default_rng(0)
+    found, network = random_sets(rng, 40, d, m, k, integer), random_network(rng, 40, d, (6, 4))
+    hull = found.action_set.tightened()
+    bounds = layer_bounds(network, hull, "backward")
+    outside = 0
+    for state in np.flatnonzero(~found.empty).tolist():
+        model, one = formulate(network, hull, bounds, state), found.action_set[state]
+        inside = one.closest(rng.normal(size=d))
+        point = model.point(inside)
+        assert holds(model, point, 1e-8)
+        np.testing.assert_allclose(model.action(point), inside[:d], atol=1e-9)
+        single = network._replace(first_bias=network.first_bias[state])
+        assert objective(model, point) == pytest.approx(float(evaluate(single, inside[:d])), abs=1e-7)
+        assert np.abs(model.rows).max() < 1e3
+        elsewhere = rng.uniform(hull.low[state], hull.high[state])
+        values = np.concatenate([elsewhere, inside[d:]])
+        heights = one.rows @ values
+        off = max(0.0, (one.row_low - heights).max(), (heights - one.row_high).max())
+        if off > 1e-3 and not (set(integer) & set(range(d))):
+            assert not holds(model, model.point(values), 1e-6)
+            outside += 1
+    assert outside or integer
+
+
+def test_a_neuron_that_only_rounding_makes_unstable_is_stable() -> None:
+    """h in [-1e-13, 2] counts as active, and h in [-2, 1e-13] as dead: its binary could not be told from 0 or 1."""
+    for shift, active in ((1.0 - 1e-13, True), (-1.0 + 1e-13, False)):
+        layers = [(np.ones((1, 1)), np.array([shift])), (np.array([[2.0]]), np.zeros(1))]
+        model = model_of(Case("edge", layers, -1.0, 1.0))
+        assert len(model.neurons.bias) == 0
+        top = model.point(np.ones(1))
+        assert objective(model, top) == pytest.approx(4.0 if active else 0.0, abs=1e-9)
+
+
+def test_whole_numbers_are_bounded_by_whole_numbers_inside_the_box() -> None:
+    layers = he_layers(43, (2, 4, 1))
+    case = Case("between", layers, [-1.5, -0.5], [2.5, 3.0])
+    network, action_set = case.folded, box_of(case) & ActionSet.whole(2)
+    model = formulate(network, action_set, layer_bounds(network, action_set, "interval"), 0)
+    assert model.lower[:2].tolist() == [-1.0, 0.0]
+    assert model.upper[:2].tolist() == [2.0, 3.0]
+    assert model.integrality[:2].all()
+
+
+def test_cuts_are_added_round_after_round() -> None:
+    """On a problem on which the second round still finds violated cuts, and as many rounds as asked are made."""
+    model = model_of(Case("rounds", he_layers(40, (4, 12, 8, 1)), -1.0, 1.0), "interval")
+    calls: list[int] = []
+
+    def counted(each: Model) -> Any:
+        calls.append(len(each.rows))
+        return relaxation(each)
+
+    tighten(model, counted, rounds=3)
+    assert len(calls) == 3
+    assert calls[0] < calls[1] < calls[2]
 
 
 def test_building_a_model_takes_less_than_a_millisecond() -> None:

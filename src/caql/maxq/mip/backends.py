@@ -98,7 +98,11 @@ def _highs(model: Model, limits: Limits, start: Array | None) -> Answer:
     point = np.array(solver.getSolution().col_value) if solved else None
     if solver.getModelStatus() not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit):
         raise RuntimeError(f"HiGHS stopped with {solver.modelStatusToString(solver.getModelStatus())!r}")
-    return Answer(point, info.mip_dual_bound, int(info.mip_node_count))
+    # With rows but no unstable neuron it is a linear program, of which HiGHS gives no MIP bound.
+    ended = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    value = info.objective_function_value if ended else np.inf
+    bound = info.mip_dual_bound if model.integrality.any() else value
+    return Answer(point, bound, int(info.mip_node_count))
 
 
 def _scip(model: Model, limits: Limits, start: Array | None) -> Answer:

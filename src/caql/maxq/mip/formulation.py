@@ -6,11 +6,13 @@ whether it is active:
     z >= h,    z <= h - l (1 - zeta),    z <= u zeta,    0 <= z <= u,        h = w'x + b its pre-activation.
 
 A stable neuron needs neither: it is zero, or the affine function h of the columns before it, and is
-substituted away, at any depth.  Columns are the actions, then the z, then the zeta.
+substituted away, at any depth.  Columns are the actions, the action set's auxiliary variables, then the z, then the
+zeta.  The set's own rows, equalities and whole numbers stand beside the network's rows, in the same columns.
 
-All columns are scaled to a width of about one (z / u, actions measured from the centre in radii) and the
-objective to a largest coefficient of one, so that a solver's absolute feasibility tolerances mean the same
-for networks of any scale.  `Model.unit` and `Model.offset` lead back to Q.
+All columns are scaled to a width of about one (z / u, actions measured from the centre in radii), and the objective
+and the set's rows to a largest coefficient of one, so that a solver's absolute feasibility tolerances mean the
+same for networks and sets of any scale; whole numbers are left as they are.  `Model.unit` and `Model.offset` lead
+back to Q.
 
 The ideal formulation of Anderson et al. (2019) adds, per neuron and subset I of its inputs,
 
@@ -18,9 +20,6 @@ The ideal formulation of Anderson et al. (2019) adds, per neuron and subset I of
 
 with L_i, U_i the ends of x_i's range at which w_i x_i is smallest and largest.  The most violated subset is
 found in linear time: I holds the inputs with  w_i x_i < w_i (L_i (1 - zeta) + U_i zeta).
-
-More rows over the actions join by `Model.with_rows` (see `Model.action_map`), integer action dimensions by
-`integer`, which leaves those columns unscaled.
 """
 
 from __future__ import annotations
@@ -41,6 +40,8 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-9
 """A neuron whose range reaches less than this fraction of its width beyond zero counts as stable: the
 solvers' own feasibility tolerance cannot tell the difference."""
+NARROW = 1e-13
+"""A variable whose bounds are this fraction of its size apart is fixed: rows may leave that of it."""
 
 
 class Neurons(NamedTuple):
@@ -58,8 +59,8 @@ class Neurons(NamedTuple):
 class Model:
     """max unit * (objective @ x + offset), row_lower <= rows @ x <= row_upper, lower <= x <= upper.
 
-    Columns where `integrality` holds are integer.  `rows` is dense here and sparse in `sparse_rows`;
-    the action is `action_centre + action_map * x[:d]`.
+    Columns where `integrality` holds are integer.  `rows` is dense here and sparse in `sparse_rows`; the actions and
+    the auxiliary variables are `centre + scale * x[:n]`, `size` of them actions.
     """
 
     objective: Array
@@ -71,8 +72,9 @@ class Model:
     lower: Array
     upper: Array
     integrality: NDArray[np.bool_]
-    action_centre: Array
-    action_map: Array
+    centre: Array
+    scale: Array
+    size: int
     neurons: Neurons
 
     def sparse_rows(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
@@ -93,13 +95,13 @@ class Model:
 
     def action(self, columns: Array) -> Array:
         """The action that a point of the model stands for."""
-        return self.action_centre + self.action_map * columns[: len(self.action_map)]
+        return self.centre[: self.size] + self.scale[: self.size] * columns[: self.size]
 
     def point(self, action: Array) -> Array:
-        """All columns for an action: the network's own outputs and phases, an admissible point of the model."""
+        """All columns for an action with its auxiliary variables, (d + k,): the network's own outputs and phases."""
         point = np.zeros_like(self.objective)
-        free = self.action_map > 0
-        point[: len(action)][free] = ((action - self.action_centre)[free]) / self.action_map[free]
+        free = self.scale > 0
+        point[: len(action)][free] = ((action - self.centre)[free]) / self.scale[free]
         neurons = self.neurons
         # Columns are in layer order, so that each neuron sees only columns already filled in.
         for k in range(len(neurons.bias)):
@@ -109,30 +111,34 @@ class Model:
         return point
 
 
-def formulate(
-    network: FoldedNetwork, box: ActionSet, bounds: Bounds, row: int, integer: NDArray[np.bool_] | None = None
-) -> Model:
+def formulate(network: FoldedNetwork, action_set: ActionSet, bounds: Bounds, row: int) -> Model:
     """The model of one state: row `row` of a folded network and of its pre-activation bounds, NumPy float64.
 
+    action_set: shared, or row `row` of it counts.
     bounds: of every layer, the output included, as `caql.bounds.layer_bounds` gives them: each unstable
         neuron's M- and M+.
-    integer: (d,) which action dimensions take only integer values; none by default.
     """
-    low, high = (side[row] if np.ndim(side) == 2 else side for side in (box.low, box.high))
-    continuous = np.ones(len(low), np.bool_) if integer is None else ~integer
-    action_centre = np.where(continuous, (low + high) / 2, 0.0)
-    action_map = np.where(continuous, (high - low) / 2, 1.0)
+    one = action_set[row]
+    low, high = np.concatenate([one.low, one.auxiliary_low]), np.concatenate([one.high, one.auxiliary_high])
+    d, n = one.size, len(low)
+    integer = np.isin(np.arange(n), one.integer)
+    scaled = ~integer & np.isfinite(low) & np.isfinite(high)
+    with np.errstate(invalid="ignore"):
+        centre = np.where(scaled, (low + high) / 2, 0.0)
+        scale = np.where(scaled, (high - low) / 2, 1.0)
+        # A width that is rounding alone would blow up the rows that are measured in it.
+        scale = np.where(scale <= NARROW * np.maximum(np.abs(low), np.abs(high)), 0.0, scale)
     ranges = [(lower[row], upper[row]) for lower, upper in bounds]
     edges = [ROUNDING * (upper - lower) for lower, upper in ranges[:-1]]
     unstable = [
         np.flatnonzero((lower < -edge) & (upper > edge)) for (lower, upper), edge in zip(ranges, edges, strict=False)
     ]
-    d, count = len(low), sum(map(len, unstable))
-    columns = d + 2 * count
+    count = sum(map(len, unstable))
+    columns = n + 2 * count
 
     # The inputs of the current layer as affine functions of the columns: inputs = constant + x @ matrix.
-    matrix, constant = np.zeros((columns, d)), action_centre
-    matrix[:d] = np.diag(action_map)
+    matrix, constant = np.zeros((columns, d)), centre[:d]
+    matrix[:d] = np.diag(scale[:d])
     weights, bias, lowers, uppers = np.zeros((count, columns)), np.zeros(count), np.zeros(count), np.zeros(count)
     layers = [(network.action_weights, network.first_bias[row]), *network.later]
     done = 0
@@ -144,30 +150,44 @@ def formulate(
         weights[new], bias[new], lowers[new], uppers[new] = matrix[:, free].T, constant[free], lower[free], upper[free]
         active = lower >= -ROUNDING * (upper - lower)
         matrix, constant = matrix * active, constant * active
-        matrix[d + done + np.arange(len(free)), free] = upper[free]
+        matrix[n + done + np.arange(len(free)), free] = upper[free]
         done += len(free)
 
-    outputs, phases = d + np.arange(count), d + count + np.arange(count)
+    outputs, phases = n + np.arange(count), n + count + np.arange(count)
     objective = matrix[:, 0]
     unit = float(np.abs(objective).max(initial=0.0)) or 1.0
     neurons = Neurons(weights, bias, lowers, uppers, outputs, phases)
     rows, row_lower, row_upper = _big_m_rows(neurons)
-    actions_lower = np.where(continuous, -1.0, np.ceil(low))
-    actions_upper = np.where(continuous, 1.0, np.floor(high))
-    return Model(
+    lower = np.where(scaled, -1.0, np.where(integer, np.ceil(low), low))
+    upper = np.where(scaled, 1.0, np.where(integer, np.floor(high), high))
+    model = Model(
         objective=objective / unit,
         offset=float(constant[0]) / unit,
         unit=unit,
         rows=rows,
         row_lower=row_lower,
         row_upper=row_upper,
-        lower=np.concatenate([actions_lower, np.zeros(2 * count)]),
-        upper=np.concatenate([actions_upper, np.ones(2 * count)]),
-        integrality=np.concatenate([~continuous, np.zeros(count, np.bool_), np.ones(count, np.bool_)]),
-        action_centre=action_centre,
-        action_map=action_map,
+        lower=np.concatenate([lower, np.zeros(2 * count)]),
+        upper=np.concatenate([upper, np.ones(2 * count)]),
+        integrality=np.concatenate([integer, np.zeros(count, np.bool_), np.ones(count, np.bool_)]),
+        centre=centre,
+        scale=scale,
+        size=d,
         neurons=neurons,
     )
+    return model.with_rows(*_set_rows(one, model)) if len(one.rows) else model
+
+
+def _set_rows(one: ActionSet, model: Model) -> tuple[Array, Array, Array]:
+    """The set's rows over the model's columns, each divided by its largest coefficient."""
+    over = one.rows * model.scale
+    size = np.abs(over).max(axis=1)
+    # A row over fixed variables only says nothing that they do not.
+    kept = size > 0
+    rows = np.zeros((int(kept.sum()), len(model.objective)))
+    rows[:, : over.shape[1]] = over[kept] / size[kept, None]
+    moved = one.rows @ model.centre
+    return rows, ((one.row_low - moved)[kept]) / size[kept], ((one.row_high - moved)[kept]) / size[kept]
 
 
 def _big_m_rows(neurons: Neurons) -> tuple[Array, Array, Array]:
@@ -195,8 +215,10 @@ def ideal_cuts(model: Model, point: Array, violation: float = 1e-6) -> tuple[Arr
     """The most violated inequality of each neuron's ideal formulation at a point: rows, lower, upper sides."""
     neurons = model.neurons
     weights = neurons.weights
-    at_least = np.where(weights >= 0, model.lower, model.upper) * weights
-    at_most = np.where(weights >= 0, model.upper, model.lower) * weights
+    # A neuron does not see auxiliary variables, whose bounds may be infinite.
+    lower, upper = (np.where(weights == 0, 0.0, side) for side in (model.lower, model.upper))
+    at_least = np.where(weights >= 0, lower, upper) * weights
+    at_most = np.where(weights >= 0, upper, lower) * weights
     phase = point[neurons.phases][:, None]
     chosen = weights * point < at_least * (1 - phase) + at_most * phase
     smallest = np.sum(at_least, axis=1, where=chosen)

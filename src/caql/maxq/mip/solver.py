@@ -1,6 +1,6 @@
 """`mip`: max-Q by a general mixed-integer solver (Section 3.1), a model for each state in turn.
 
-A solver's answer is trusted only for two things: its action, which is clipped into the box and evaluated in
+A solver's answer is trusted only for two things: its action, which is brought into the action set and evaluated in
 float64, and its dual bound.  A row is called optimal when those two are within the tolerance of each other, whatever
 the solver called it; a solver that breaks down on a state leaves that row flagged with the best action known.
 """
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from caql.actions import ActionSet
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
 from caql.maxq.host import allowed_gap, as_float64, conclude, evaluate, first_guess
@@ -30,6 +31,8 @@ class Mip:
 
     name: ClassVar[str] = "mip"
     traceable: ClassVar[bool] = False
+    accepts_rows: ClassVar[bool] = True
+    accepts_integers: ClassVar[bool] = True
 
     backend: str = "scip"
     """scip, highs, gurobi or cplex."""
@@ -57,31 +60,36 @@ class Mip:
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002  (the protocol's)
         """Each wanted row by its own model; see the module's docstring for what the rows' status means."""
         require_backend(self.backend)
-        network, box = as_float64(problem.network, problem.action_set)
+        network, given = as_float64(problem.network, problem.action_set)
+        action_set = given.tightened()
         rows = len(network.first_bias)
         with np.errstate(invalid="ignore", over="ignore"):
-            bounds = layer_bounds(network, box, self.bounds)
-            actions = first_guess(problem, box, rows)
+            bounds = layer_bounds(network, action_set, self.bounds)
+            actions = first_guess(problem, action_set, rows)
+            wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
+            empty, auxiliary = _brought_inside(given, actions)
             values = evaluate(network, actions)
         upper = np.array(np.nan_to_num(bounds[-1][1][:, 0], nan=np.inf))
+        upper[empty] = np.inf
         stopped, work = np.full(rows, int(Status.LIMIT)), np.zeros(rows, np.int64)
+        stopped[empty] = int(Status.INFEASIBLE)
         absolute = np.broadcast_to(np.asarray(problem.tolerance, np.float64), rows)
         relative = np.broadcast_to(np.asarray(problem.relative_tolerance, np.float64), rows)
-        low, high = (np.broadcast_to(side, actions.shape) for side in (box.low, box.high))
-        wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
-        for row in np.flatnonzero(wanted & ~(upper - values <= allowed_gap(problem, values))).tolist():
+        open_rows = wanted & ~empty & ~(upper - values <= allowed_gap(problem, values))
+        for row in np.flatnonzero(open_rows).tolist():
             try:
-                model = formulate(network, box, bounds, row)
+                model = formulate(network, action_set, bounds, row)
                 # Nine tenths: what the solver leaves open may not be all that is left after re-evaluation.
                 limits = Limits(0.9 * absolute[row] / model.unit, 0.9 * relative[row], self.time_limit, self.threads)
-                answer = self._search(model, limits, actions[row] if problem.warm_start is not None else None)
+                start = np.concatenate([actions[row], auxiliary[row]]) if problem.warm_start is not None else None
+                answer = self._search(model, limits, start)
             except Exception as error:  # a broken backend must not end a training run
                 logging.getLogger(__name__).warning("%s failed on state %d: %s", self.backend, row, error)
                 stopped[row] = int(Status.FAILED)
                 continue
             work[row] = answer.nodes
             if answer.point is not None:
-                found = np.clip(model.action(answer.point), low[row], high[row])
+                found = given[row].admissible(model.action(answer.point), np.float64)
                 value = evaluate(network._replace(first_bias=network.first_bias[row]), found)
                 if value > values[row] or not np.isfinite(values[row]):
                     actions[row], values[row] = found, value
@@ -92,7 +100,7 @@ class Mip:
                 stopped[row] = int(Status.FAILED)
                 continue
             upper[row] = np.fmin(upper[row], proved)
-        stopped[~np.isfinite(values)] = int(Status.FAILED)
+        stopped[~np.isfinite(values) & ~empty] = int(Status.FAILED)
         return conclude(problem, actions, values, upper, stopped, work)
 
     def _search(self, model: Model, limits: Limits, warm_start: Array | None) -> Answer:
@@ -103,3 +111,18 @@ class Mip:
         if self.cut_rounds:
             model = tighten(model, highs_relaxation, self.cut_rounds)
         return BACKENDS[self.backend](model, limits, None if warm_start is None else model.point(warm_start))
+
+
+def _brought_inside(action_set: ActionSet, actions: Array) -> tuple[NDArray[np.bool_], Array]:
+    """Guesses in the box brought into the set, in place -> where it is empty (B,), and auxiliary variables (B, k)."""
+    empty = np.zeros(len(actions), np.bool_)
+    auxiliary = np.zeros((len(actions), action_set.auxiliary_low.shape[-1]))
+    if action_set.is_box:
+        return empty, auxiliary
+    for row in range(len(actions)):
+        point = action_set[row].closest(actions[row])
+        if point is None:
+            empty[row] = True
+        else:
+            actions[row], auxiliary[row] = point[: action_set.size], point[action_set.size :]
+    return empty, auxiliary

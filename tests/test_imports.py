@@ -10,7 +10,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 ORDER = [
     {"errors"},
     {"networks", "actions"},
-    {"bounds", "optimisers", "replay", "action_ranges", "tasks", "losses", "network_files"},
+    {"bounds", "optimisers", "replay", "action_ranges", "action_sets", "tasks", "losses", "network_files"},
+    {"task_actions"},
     {"environments"},
     {"maxq"},
     {"targets"},

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+import gymnasium as gym
 import numpy as np
 
+from caql.action_sets import require_given, set_name
 from caql.agents import config_class
 from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
@@ -50,6 +52,7 @@ class Model:
         seed: int = 0,
         policy_kwargs: dict[str, Any] | None = None,
         action_range: Any = None,
+        action_set: Any = None,
         episode_steps: int | None = 0,
         **settings: Any,
     ) -> None:
@@ -57,8 +60,10 @@ class Model:
 
         env: a Gymnasium environment, a Gymnasium id or a paper task's name.
         action_range: narrow the actions to [-r, r], or to (low, high).
+        action_set: the admissible actions: an `ActionSet`, a function of a batch of observations (B, n) that gives one
+            for each, or `MODULE:NAME` of either; by default the environment's own (see `make_task`).
         episode_steps: steps after which an episode is cut off; None is the environment's own limit, and 0 is 200 for
-            a paper task's name and the environment's own limit for everything else.
+            a task that has a name here and the environment's own limit for everything else.
         settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`).
         Raises `CaqlError` for a setting or a value that does not fit.
         """
@@ -75,10 +80,9 @@ class Model:
             raise CaqlError(f"{type(self).__name__} has no setting {unknown!r}; {nearest(unknown, known)}")
         name = env if isinstance(env, str) else (env.spec.id if getattr(env, "spec", None) else type(env).__name__)
         loop = {"evaluate_every": 0, **loop}
-        task = make_task(env, action_range, episode_steps)
-        config = RunConfig(
-            name, action_range=_plain(action_range), episode_steps=episode_steps, seed=seed, agent=agent, **loop
-        )
+        task = make_task(env, action_range, episode_steps, action_set)
+        loop |= {"action_range": _plain(action_range), "action_set": set_name(action_set)}
+        config = RunConfig(name, episode_steps=episode_steps, seed=seed, agent=agent, **loop)
         self._begin(Training(config, task))
 
     @classmethod
@@ -153,8 +157,13 @@ class Model:
         episode_start: Any = None,
         deterministic: bool = True,
         greedy: str = "action_function",
-    ) -> tuple[np.ndarray, None]:
-        """Actions for one observation (n,) or a batch (B, n); `greedy="solver"` asks the max-Q solver (CAQL)."""
+    ) -> tuple[Any, None]:
+        """Actions for one observation (n,) or a batch (B, n); `greedy="solver"` asks the max-Q solver (CAQL).
+
+        Each is admissible at its observation and in the form that the environment takes: an array for a Box, a whole
+        number for a Discrete space.  Of a batch they are stacked or, for Tuple and Dict spaces, in a list.
+        Raises `CaqlError` where no action is admissible.
+        """
         del state, episode_start
         states = self._states(observation)
         policy = self.greedy_policy(greedy)
@@ -163,7 +172,21 @@ class Model:
         else:
             noise = np.random.default_rng().standard_normal((len(states), len(self.task.low)), np.float32)
             actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
-        return (actions if np.ndim(observation) > 1 else actions[0]), None
+        taken = self._taken(observation, actions)
+        return (taken if np.ndim(observation) > 1 else taken[0]), None
+
+    def _taken(self, observation: Any, actions: np.ndarray) -> Any:
+        """The actions as the environment takes them, where that is more than a box."""
+        possible = self.task.actions
+        if possible is None:
+            return actions
+        given = np.asarray(observation).reshape(len(actions), -1)
+        taken = [
+            possible.decode(possible.admissible(action, self.task.set_at(x)))
+            for x, action in zip(given, actions, strict=True)
+        ]
+        simple = not isinstance(possible.flat.space, gym.spaces.Tuple | gym.spaces.Dict)
+        return np.stack(taken) if simple else taken
 
     def greedy_policy(self, greedy: str = "action_function") -> Policy:
         """Who acts: the learned network on the host, or the max-Q solver."""
@@ -193,9 +216,12 @@ class Model:
         save_model(_with_suffix(Path(path)), self.training)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None) -> Self:
-        """A model from `save` or from a run's folder; `env` to act or learn in another environment."""
-        model = load_model(Path(path), env)
+    def load(cls, path: str | Path, env: Any = None, action_set: Any = None) -> Self:
+        """A model from `save` or from a run's folder; `env` to act or learn in another environment.
+
+        action_set: must be given again if the model was made with one: no file says which code to run.
+        """
+        model = load_model(Path(path), env, action_set)
         if not isinstance(model, cls):
             raise CaqlError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         return model
@@ -256,29 +282,32 @@ class SAC(Model):
 MODELS: dict[str, type[Model]] = {cls.agent_name: cls for cls in (CAQL, NAF, DDPG, TD3, SAC)}
 
 
-def load_model(path: Path, env: Any = None) -> Model:
+def load_model(path: Path, env: Any = None, action_set: Any = None) -> Model:
     """The model in a file, or a run's folder: its final weights, or those of its latest checkpoint."""
     if path.is_dir():
-        return _load_run(path, env)
+        return _load_run(path, env, action_set)
     file = path if path.exists() else _with_suffix(path)
     arrays, meta = checkpoints.load(file)
     if "config" not in meta:
         raise CaqlError(f"{file} is not a saved model: it has no configuration")
-    return _restore(from_json(meta["config"]), arrays, meta, env)
+    return _restore(from_json(meta["config"]), arrays, meta, (env, action_set))
 
 
-def _load_run(folder: Path, env: Any) -> Model:
+def _load_run(folder: Path, env: Any, action_set: Any) -> Model:
     from caql.runs.folder import read_config
 
     if is_finished(folder) and (folder / "model.safetensors").exists():
-        return load_model(folder / "model.safetensors", env)
+        return load_model(folder / "model.safetensors", env, action_set)
     config = read_config(folder)
     arrays, meta = checkpoints.latest_checkpoint(folder, reporter_for_terminal().say)
-    return _restore(config, arrays, meta, env)
+    return _restore(config, arrays, meta, (env, action_set))
 
 
-def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], env: Any) -> Model:
-    task = make_task(config.task if env is None else env, config.action_range, config.episode_steps)
+def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], given: tuple[Any, Any]) -> Model:
+    env, action_set = given
+    if action_set is None:
+        require_given(config.action_set)
+    task = make_task(config.task if env is None else env, config.action_range, config.episode_steps, action_set)
     model = object.__new__(MODELS[config.agent.name])
     training = Training(config, task)
     training.state = checkpoints.unflatten(training.state, arrays, "state")
@@ -289,7 +318,7 @@ def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any]
 
 
 def _loop_fields() -> list[str]:
-    chosen = {"task", "action_range", "episode_steps", "seed", "agent", "train_steps"}
+    chosen = {"task", "action_range", "action_set", "episode_steps", "seed", "agent", "train_steps"}
     return [f.name for f in dataclasses.fields(RunConfig) if f.name not in chosen]
 
 

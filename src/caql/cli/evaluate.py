@@ -26,6 +26,8 @@ class Evaluate:
     """Decides the episodes' first states; the default is none that training used."""
     greedy: str = "action_function"
     """Who acts: the action_function, or the max-Q solver (CAQL only)."""
+    action_set: str | None = None
+    """MODULE:NAME of the action set, for a run that was made with one."""
 
 
 def main(arguments: list[str]) -> None:
@@ -33,7 +35,7 @@ def main(arguments: list[str]) -> None:
     options = tyro.cli(Evaluate, prog="caql evaluate", args=arguments)
     if options.episodes < 1:
         raise CaqlError(f"--episodes = {options.episodes} must be at least 1")
-    model = load_model(options.path)
+    model = load_model(options.path, action_set=options.action_set)
     policy = model.greedy_policy(options.greedy)
     returns = evaluate_policy(policy, model.task, options.episodes, (options.seed, 0))
     print(f"{model.config.task}: {model.config.agent.name} after {model.train_step} training steps")

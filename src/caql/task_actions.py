@@ -97,7 +97,7 @@ class TaskActions:
     def admissible(self, action: Any, action_set: ActionSet | None = None) -> Array:
         """The closest admissible vector, in the space's number format; of the present state's set by default."""
         found: Array = (action_set or self.now()).admissible(np.asarray(action, np.float64), self.flat.dtype)
-        return found
+        return found + found.dtype.type(0)  # no -0 among whole numbers
 
     def decode(self, vector: Array) -> Any:
         """The vector as the environment wants it."""

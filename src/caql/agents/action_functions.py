@@ -19,7 +19,8 @@ import numpy as np
 from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Array, Policy, Spec
-from caql.agents.policies import DeterministicPolicy, GaussianPolicy
+from caql.agents.policies import DeterministicPolicy, GaussianPolicy, RadialPolicy
+from caql.agents.radial import radial, require_radial
 from caql.losses import l2_loss
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
@@ -50,10 +51,16 @@ class ActionFunction(Protocol):
 
 class Deterministic:
     """pi(x), brought into the range by `squashing`: `tanh`, whose gradient cannot die at the edge, the paper's
-    `clip`, whose gradient can, or `straight_through`, a clip with the gradient of no clip."""
+    `clip`, whose gradient can, or `straight_through`, a clip with the gradient of no clip.
+
+    Where the admissible actions are more than a box, each of them goes on to the closest admissible action with the
+    gradient of no projection (`Spec.inside`); `radial` is a squashing onto the set itself (`radial.py`).
+    """
 
     def __init__(self, hidden: tuple[int, ...], spec: Spec, squashing: str) -> None:
         self.spec, self.squashing = spec, squashing
+        if squashing == "radial":
+            require_radial(spec.action_set if spec.sets is None else spec.sets.template)
         self.network = FlatNetwork((spec.observation_size, *hidden, spec.action_size))
 
     def init(self, key: jax.Array) -> jax.Array:
@@ -61,6 +68,8 @@ class Deterministic:
 
     def guess(self, vector: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
         raw = forward(self.network.layers(vector), states)
+        if self.squashing == "radial":
+            return radial(self.spec.set_of(sets), self.spec.action_set, raw)
         if self.squashing == "tanh":
             return self.spec.inside(squash(self.spec.action_set, raw), sets)
         inside = self.spec.action_set.clip(raw)
@@ -74,6 +83,8 @@ class Deterministic:
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         layers = self.network.layers(np.asarray(vector))
+        if self.squashing == "radial":
+            return RadialPolicy(layers, self.spec, sigma)
         return DeterministicPolicy(layers, self.spec.action_set, sigma, self.squashing)
 
 

@@ -55,8 +55,9 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     relaxed: bool = False
     """Seek the maximum without the demand for whole numbers, which `ga` and `cem` cannot meet, and let the action
     function act: what it says is brought to the closest admissible action."""
-    squash: Literal["tanh", "straight_through", "clip"] = "tanh"
-    """How the action function's output enters the range; `clip` is the paper's, whose gradient can die."""
+    squash: Literal["tanh", "straight_through", "clip", "radial"] = "tanh"
+    """How the action function's output enters the range; `clip` is the paper's, whose gradient can die.  With rows the
+    closest admissible action follows; `radial` squashes onto the set itself."""
     action_labels: Literal["primal", "dual"] = "primal"
     """What the action function regresses on: max-Q, or its dual upper bound (the paper's footnote)."""
     exploration: Exploration = Exploration()

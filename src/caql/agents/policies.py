@@ -7,6 +7,7 @@ One network, `HostNetwork`, and a small policy for each way to make an action of
     GaussianPolicy           the same, plus noise of a learned size
     SquashedGaussianPolicy   centre + radius * tanh(mean + learned size * noise)
     SolverPolicy             no network: the max-Q solver's maximisers, plus noise of a given size
+    RadialPolicy             the output squashed onto the state's set, plus noise of a given size
     EpsilonGreedy            around any of them, where actions are whole numbers or choices
 
 Every action is clipped into the box: noise leaves it, and so can the rounding in centre + radius, by one unit in
@@ -24,6 +25,7 @@ import numpy as np
 
 from caql.actions import ActionSet
 from caql.agents.agent import Array, Policy, Spec
+from caql.agents.radial import radial
 from caql.errors import require
 from caql.networks import Layers
 
@@ -109,6 +111,21 @@ class DeterministicPolicy(_InBox):
 
     def explore(self, state: Array, noise: Array) -> Array:
         return self.clip(self.act(state) + self.sigma * noise)
+
+
+class RadialPolicy(DeterministicPolicy):
+    """An action network, `layers` with d outputs, squashed onto each state's set; noise of size `sigma` (d,)."""
+
+    def __init__(self, layers: Layers, spec: Spec, sigma: Array) -> None:
+        super().__init__(layers, spec.action_set, sigma)
+        self.box = spec.action_set.on_host()
+        self.sets_at = spec.sets_at or (lambda _: self.box)
+
+    def act(self, state: Array) -> Array:
+        states = np.atleast_2d(state)
+        actions = radial(self.sets_at(states), self.box, self.network(states).astype(np.float64))
+        inside = self.clip(actions.astype(np.float32))
+        return inside if np.ndim(state) > 1 else inside[0]
 
 
 class GaussianPolicy(_InBox):

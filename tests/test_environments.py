@@ -207,7 +207,7 @@ def test_an_episode_without_a_limit_of_ours_keeps_the_environments():
     [
         ("no_such_module:Env-v0", None, "cannot be made: ModuleNotFoundError"),
         ("Hoper", None, "did you mean 'Hopper'"),
-        ("CartPole-v1", None, "action_space is Discrete"),
+        ("CartPole-v1", 1.0, "narrows a Box; the action space is Discrete"),
         ("Blackjack-v1", None, "observation_space is Tuple"),
         ("Hopper", 0.0, "positive finite"),
         ("Hopper", -0.5, "positive finite"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from caql.actions import ActionSet as ActionSet
     from caql.config import RunConfig as RunConfig
     from caql.environments import make_task as make_task
     from caql.errors import CaqlError as CaqlError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from caql.model import TD3 as TD3
 
 _HOMES = {
+    "ActionSet": "caql.actions",
     "CAQL": "caql.model",
     "DDPG": "caql.model",
     "NAF": "caql.model",

@@ -34,12 +34,13 @@ class RunConfig:
     """Everything that decides a run's result, and nothing that does not."""
 
     task: tyro.conf.Positional[str]
-    """A paper task (Pendulum, Hopper, Walker2D, HalfCheetah, Ant, Humanoid) or any Gymnasium id with Box spaces."""
+    """A paper task (Pendulum, Hopper, Walker2D, HalfCheetah, Ant, Humanoid), a constrained one (Microgrid, Platform,
+    R+O03, R+O10, R+O30, R+M, HC+O, HC+MA, H+M, W+M) or any Gymnasium id with Box observations."""
     action_range: ActionRange = None
     """Narrow the actions to [-r, r]; the environment's own bounds by default."""
     episode_steps: int | None = 0
-    """Steps after which an episode is cut off; none is the environment's own limit, 0 is 200 for a paper task and
-    the environment's own limit for any other."""
+    """Steps after which an episode is cut off; none is the environment's own limit, 0 is 200 for a task by name
+    and the environment's own limit for a Gymnasium id."""
     train_steps: int = 200_000
     """Gradient steps in all."""
     steps_per_epoch: int = 20
@@ -58,6 +59,9 @@ class RunConfig:
     """Replace the reward of a terminating step by 0, as the authors' code does."""
     seed: int = 0
     """Decides everything random: weights, episodes, noise, minibatches."""
+    action_set: str | None = None
+    """MODULE:NAME of an action set, or of a function of observations that gives one for each; the environment's own
+    by default."""
     agent: Annotated[Any, tyro.conf.arg(name="")] = field(default_factory=CAQLConfig)
     """The algorithm's hyper-parameters."""
 

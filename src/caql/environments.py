@@ -10,6 +10,7 @@ from it.  This is the only file that knows MuJoCo.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import traceback
 import warnings
@@ -22,14 +23,17 @@ import numpy as np
 
 from caql.action_ranges import ActionRange as ActionRange
 from caql.action_ranges import restrict, round_inward
-from caql.actions import make_box
+from caql.action_sets import StateSets, named_set
+from caql.actions import ActionSet, make_box
 from caql.errors import CaqlError, nearest
+from caql.task_actions import TaskActions, find_action_set
+from caql.tasks import constrained
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 PAPER_STEPS = 200
-"""Steps of an episode in the paper's six tasks."""
+"""Steps of an episode in the paper's six tasks, and by default in the others that have a name here."""
 LONG_EPISODE = 100_000
 """Steps after which an episode with no limit is remarked on."""
 
@@ -62,13 +66,22 @@ def paper_task(name: str) -> str | None:
     return {known.lower(): known for known in TASKS}.get(name.lower())
 
 
+OWN_TASKS = {"Microgrid": "caql.tasks.microgrid", "Platform": "caql.tasks.platform"}
+"""Environments of this package: name of the class -> its module."""
+
+
+def known_task(name: str) -> str | None:
+    """The spelling of a task that has a name here (the paper's, constrained, our own), whatever the case, or None."""
+    return {known.lower(): known for known in (*TASKS, *constrained.PROBLEMS, *OWN_TASKS)}.get(name.lower())
+
+
 def episode_limit(task: Any, episode_steps: int | None) -> int | None:
-    """What `episode_steps` means for a task: 0 is 200 steps for a paper task's name and no limit of ours elsewhere.
+    """What `episode_steps` means for a task: 0 is 200 steps for a task with a name here, else no limit of ours.
 
     Returns the number of steps, or None where the environment's own limit counts.
     """
     if episode_steps == 0:
-        return PAPER_STEPS if isinstance(task, str) and paper_task(task) else None
+        return PAPER_STEPS if isinstance(task, str) and known_task(task) else None
     return episode_steps
 
 
@@ -85,8 +98,14 @@ def _quiet_mujoco() -> Iterator[None]:
 
 
 def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
-    known = paper_task(task)
-    spec = TASKS[known] if known else PaperTask(task, {}, ())
+    known = known_task(task)
+    if known in OWN_TASKS:
+        own: gym.Env[Any, Any] = getattr(importlib.import_module(OWN_TASKS[known]), known)()
+        return own
+    if known in constrained.PROBLEMS:
+        spec = PaperTask(constrained.PROBLEMS[known].id, {}, ())
+    else:
+        spec = TASKS[known] if known else PaperTask(task, {}, ())
     # The paper's environments are Gym's version 2, to which version 4 is the closest that is still kept;
     # Gymnasium warns of its age, and MuJoCo (into a file in the working directory) of an attribute in its model.
     with warnings.catch_warnings(), _quiet_mujoco():
@@ -97,8 +116,8 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
         except Exception as problem:  # the environment's own constructor may raise anything
             if isinstance(problem, gym.error.Error) and spec.id not in gym.registry:
                 raise CaqlError(
-                    f"task = {task!r} is neither a paper task nor a Gymnasium id; {nearest(task, TASKS)}, "
-                    "or any Gymnasium id with Box spaces"
+                    f"task = {task!r} is neither a paper task nor a Gymnasium id; "
+                    f"{nearest(task, [*TASKS, *OWN_TASKS, *constrained.PROBLEMS])}, or any Gymnasium id"
                 ) from problem
             raise CaqlError(f"task = {task!r} cannot be made: {type(problem).__name__}: {problem}") from problem
 
@@ -106,23 +125,34 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
 class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """An environment with a narrowed action space, float32 vectors for observations and an episode length.
 
-    env: one Gymnasium environment with Box spaces.
+    env: one Gymnasium environment with Box observations.
     action_range: see `ActionRange`.
     episode_steps: steps after which an episode is cut off; None leaves the environment's own limit.
+    action_set: a set, or a function of observations (B, n) that gives one for each; None for the environment's own,
+        an attribute or method `action_set`, if it has one.
 
-    `reset` and `step` raise `Misbehaviour` where the environment raises an error or breaks Gymnasium's contract.
+    `action_set` is then the set of all states or, if it depends on the state, the box around all of them; `sets` is
+    None, or knows the set of each state.  Where the actions are more than a box, `step` takes the vector that stands
+    for an action (`actions/spaces.py`), and `executed` is the one that the environment was given.
+
+    `reset` and `step` raise `Misbehaviour` where the environment raises an error or breaks Gymnasium's contract, and
+    where no action is admissible.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], action_range: ActionRange, episode_steps: int | None) -> None:
+    def __init__(
+        self, env: gym.Env[Any, Any], action_range: ActionRange, episode_steps: int | None, action_set: Any = None
+    ) -> None:
         super().__init__(env)
-        observations, actions = (_box(env, name) for name in ("observation_space", "action_space"))
+        observations = _box(env, "observation_space")
         if episode_steps is not None and episode_steps < 1:
             raise CaqlError(f"episode_steps = {episode_steps} must be at least 1")
-        low, high = restrict(actions, action_range)
-        self._single = actions.dtype == np.float32
-        self.shape, self.dtype = actions.shape, actions.dtype
-        self._low, self._high = self._bounds(low, high, action_range)
-        self.action_set = make_box(*self._chosen_from(low, high))
+        given = find_action_set(env, action_set)
+        self.actions: TaskActions | None = None
+        if given is None and isinstance(getattr(env, "action_space", None), gym.spaces.Box):
+            self.action_set = self._make_box(_box(env, "action_space"), action_range)
+        else:
+            self.actions = TaskActions(env.action_space, action_range, given, lambda: env.reset(seed=0)[0])
+            self.action_set = self.actions.action_set
         self.low, self.high = np.asarray(self.action_set.low), np.asarray(self.action_set.high)
         self.observation_shape = observations.shape
         self.observation_size = math.prod(observations.shape)
@@ -137,7 +167,40 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         self._remark_at = None if episode_steps or own_limit else LONG_EPISODE
         # x . tiny is finite exactly if x is: one call, and no overflow even for entries of 1e38.
         self._tiny = np.full(self.observation_size, 1e-30, np.float32)
-        self._tiny_action = np.full(len(self.low), 1e-30, self._low.dtype)
+        self._tiny_action = np.full(len(self.low), 1e-30, np.float64 if self.actions else self._low.dtype)
+
+    def _make_box(self, space: gym.spaces.Box, action_range: ActionRange) -> ActionSet:
+        """The agents' box, and what `step` needs to bring an action into the space."""
+        low, high = restrict(space, action_range)
+        self._single = space.dtype == np.float32
+        self.shape, self.dtype = space.shape, space.dtype
+        self._low, self._high = self._bounds(low, high, action_range)
+        return make_box(*self._chosen_from(low, high))
+
+    @property
+    def sets(self) -> StateSets | None:
+        """The sets of the states, if they differ."""
+        return None if self.actions is None else self.actions.sets
+
+    @property
+    def depends_on_state(self) -> bool:
+        """Whether the admissible actions do."""
+        return self.sets is not None
+
+    def set_at(self, observation: Any) -> ActionSet:
+        """The admissible actions at an observation (n,), NumPy float64.
+
+        Raises `CaqlError` if what the action set's function gives there is no sound set.
+        """
+        if self.actions is None:
+            return self.action_set.on_host()
+        return self.actions.at(np.asarray(observation))
+
+    def sets_at(self, observations: Any) -> ActionSet:
+        """The same at (B, n) observations: one set for all of them, or with an axis of states."""
+        if self.actions is None:
+            return self.action_set.on_host()
+        return self.actions.many(np.asarray(observations))
 
     def _bounds(self, low: Array, high: Array, action_range: ActionRange) -> tuple[Array, Array]:
         """What `step` clips to, in the format that it computes in: float32 for float32, else float64."""
@@ -164,11 +227,11 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             raise Misbehaviour(f"reset raised {_told(problem)}") from problem
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise Misbehaviour(f"reset returned {_shown(answer)}; it must return an observation and a dictionary")
-        return self._vector(answer[0]), answer[1]
+        return self._seen(answer[0]), answer[1]
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         self.elapsed += 1
-        inside = self._admissible(action)
+        inside = self._admissible(action) if self.actions is None else self._in_set(self.actions, action)
         try:
             answer = self.env.step(inside)
         except Exception as problem:
@@ -188,7 +251,30 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             cut = True
         if self.elapsed == self._remark_at and not (ended or cut):
             self._remark()
-        return self._vector(observation), number, ended, cut, info
+        return self._seen(observation), number, ended, cut, info
+
+    def _seen(self, observation: Any) -> Array:
+        """The observation's vector; where actions depend on the state, that is the state from now on."""
+        vector = self._vector(observation)
+        if self.actions is not None:
+            self.actions.see(np.array(observation), vector)
+        return vector
+
+    def _in_set(self, actions: TaskActions, action: Any) -> Any:
+        """The closest admissible action of the present state, as the environment wants it."""
+        vector = np.asarray(action, np.float64)
+        if not math.isfinite(vector.dot(self._tiny_action)):
+            raise Misbehaviour(f"the action {_shown(action)} for this step is not a number")
+        with _told_of_sets():
+            actions.executed = actions.admissible(vector)
+        return actions.decode(actions.executed)
+
+    def set_columns(self, checked: bool = False) -> dict[str, Array]:
+        """What the replay buffer stores of the present state's set; `checked`: it must not be empty."""
+        if self.actions is None:
+            return {}
+        with _told_of_sets():
+            return self.actions.columns(checked)
 
     def _admissible(self, action: Any) -> Array:
         """The action brought back into the range, in the space's own type: nothing beyond it reaches the environment.
@@ -233,11 +319,22 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         )
 
 
+@contextlib.contextmanager
+def _told_of_sets() -> Iterator[None]:
+    """What goes wrong with the set of a state is the environment's step's fault."""
+    try:
+        yield
+    except CaqlError as problem:
+        raise Misbehaviour(str(problem)) from problem
+    except Exception as problem:  # the user's function may raise anything
+        raise Misbehaviour(f"action_set raised {_told(problem)}") from problem
+
+
 def _box(env: Any, name: str) -> gym.spaces.Box:
     space = getattr(env, name, None)
     if not isinstance(space, gym.spaces.Box):
         found = "missing" if space is None else type(space).__name__
-        raise CaqlError(f"{name} is {found}; caql needs Box observations and actions")
+        raise CaqlError(f"{name} is {found}; caql needs a Box")
     if math.prod(space.shape) == 0:
         raise CaqlError(f"{name} has shape {space.shape}, which holds no number")
     return space
@@ -292,19 +389,29 @@ def stored_task(task: str, place: object, trust: bool) -> str:
 
 
 def make_task(
-    task: str | gym.Env[Any, Any], action_range: ActionRange | Sequence[Any] = None, episode_steps: int | None = 0
+    task: str | gym.Env[Any, Any],
+    action_range: ActionRange | Sequence[Any] = None,
+    episode_steps: int | None = 0,
+    action_set: Any = None,
 ) -> Task:
     """A task by name or Gymnasium id, or from an environment.
 
     action_range: see `ActionRange`.
     episode_steps: steps after which an episode is cut off; None is the environment's own limit, and 0 is 200 for a
-        paper task's name and the environment's own limit for everything else.
-    Raises `CaqlError` for an unknown task, spaces that are not Box, or a range that does not fit.
+        task that has a name here and the environment's own limit for everything else.
+    action_set: the admissible actions: an `ActionSet`, a function of observations (B, n) that gives one for each, or
+        `MODULE:NAME` of either.  None is the environment's own `action_set(observation)`, or its action space.  It is
+        joined with the action space; given here, it takes the place of the environment's own.
+    Raises `CaqlError` for an unknown task, spaces that caql does not take, a range or a set that does not fit.
     """
+    if isinstance(action_set, str):
+        action_set = named_set(action_set)
+    if action_set is None and isinstance(task, str) and known_task(task) in constrained.PROBLEMS:
+        action_set = constrained.PROBLEMS[str(known_task(task))].action_set
     limit = episode_limit(task, episode_steps)
     env = _make(task, own_limit=limit is None) if isinstance(task, str) else task
     if not isinstance(env, gym.Env):
         many = f" with {env.num_envs} environments" if hasattr(env, "num_envs") else ""
         raise CaqlError(f"env is a {type(env).__name__}{many}; caql needs one Gymnasium environment")
     wanted: Any = action_range
-    return Task(env, wanted, limit)
+    return Task(env, wanted, limit, action_set)

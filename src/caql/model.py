@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+import gymnasium as gym
 import numpy as np
 
+from caql.action_sets import require_given, set_name
 from caql.agents import config_class, make_agent
-from caql.agents.agent import Policy, Spec
+from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
 from caql.environments import Task, episode_limit, make_task, stored_task
 from caql.errors import CaqlError, nearest
@@ -24,7 +26,7 @@ from caql.runs.compilation_cache import keep_compiled
 from caql.runs.folder import is_finished, save_model
 from caql.runs.memory import state_shapes
 from caql.runs.progress import reporter_for_terminal
-from caql.runs.training import Epoch, Training
+from caql.runs.training import Epoch, Training, task_spec
 
 Callback = Callable[["Model", Epoch], bool | None]
 """Called after every epoch; returning False stops the learning."""
@@ -56,6 +58,7 @@ class Model:
         seed: int = 0,
         policy_kwargs: dict[str, Any] | None = None,
         action_range: Any = None,
+        action_set: Any = None,
         episode_steps: int | None = 0,
         **settings: Any,
     ) -> None:
@@ -63,8 +66,10 @@ class Model:
 
         env: a Gymnasium environment, a Gymnasium id or a paper task's name.
         action_range: narrow the actions to [-r, r], or to (low, high).
+        action_set: the admissible actions: an `ActionSet`, a function of a batch of observations (B, n) that gives one
+            for each, or `MODULE:NAME` of either; by default the environment's own (see `make_task`).
         episode_steps: steps after which an episode is cut off; None is the environment's own limit, and 0 is 200 for
-            a paper task's name and the environment's own limit for everything else.
+            a task that has a name here and the environment's own limit for everything else.
         settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`).
         Raises `CaqlError` for a setting or a value that does not fit.
         """
@@ -81,10 +86,9 @@ class Model:
             raise CaqlError(f"{type(self).__name__} has no setting {unknown!r}; {nearest(unknown, known)}")
         name = env if isinstance(env, str) else (env.spec.id if getattr(env, "spec", None) else type(env).__name__)
         loop = {"evaluate_every": 0, **loop}
-        task = make_task(env, action_range, episode_steps)
-        config = RunConfig(
-            name, action_range=_plain(action_range), episode_steps=episode_steps, seed=seed, agent=agent, **loop
-        )
+        task = make_task(env, action_range, episode_steps, action_set)
+        loop |= {"action_range": _plain(action_range), "action_set": set_name(action_set)}
+        config = RunConfig(name, episode_steps=episode_steps, seed=seed, agent=agent, **loop)
         self._begin(Training(config, task))
 
     @classmethod
@@ -159,8 +163,13 @@ class Model:
         episode_start: Any = None,
         deterministic: bool = True,
         greedy: str = "action_function",
-    ) -> tuple[np.ndarray, None]:
-        """Actions for one observation (n,) or a batch (B, n); `greedy="solver"` asks the max-Q solver (CAQL)."""
+    ) -> tuple[Any, None]:
+        """Actions for one observation (n,) or a batch (B, n); `greedy="solver"` asks the max-Q solver (CAQL).
+
+        Each is admissible at its observation and in the form that the environment takes: an array for a Box, a whole
+        number for a Discrete space.  Of a batch they are stacked or, for Tuple and Dict spaces, in a list.
+        Raises `CaqlError` where no action is admissible.
+        """
         del state, episode_start
         states = self._states(observation)
         policy = self.greedy_policy(greedy)
@@ -169,7 +178,21 @@ class Model:
         else:
             noise = np.random.default_rng().standard_normal((len(states), len(self.task.low)), np.float32)
             actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
-        return (actions if np.ndim(observation) > 1 else actions[0]), None
+        taken = self._taken(observation, actions)
+        return (taken if np.ndim(observation) > 1 else taken[0]), None
+
+    def _taken(self, observation: Any, actions: np.ndarray) -> Any:
+        """The actions as the environment takes them, where that is more than a box."""
+        possible = self.task.actions
+        if possible is None:
+            return actions
+        given = np.asarray(observation).reshape(len(actions), -1)
+        taken = [
+            possible.decode(possible.admissible(action, self.task.set_at(x)))
+            for x, action in zip(given, actions, strict=True)
+        ]
+        simple = not isinstance(possible.flat.space, gym.spaces.Tuple | gym.spaces.Dict)
+        return np.stack(taken) if simple else taken
 
     def greedy_policy(self, greedy: str = "action_function") -> Policy:
         """Who acts: the learned network on the host, or the max-Q solver."""
@@ -199,9 +222,12 @@ class Model:
         save_model(_with_suffix(Path(path)), self.training)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None) -> Self:
-        """A model from `save` or from a run's folder; `env` to act or learn in another environment."""
-        model = load_model(Path(path), env)
+    def load(cls, path: str | Path, env: Any = None, action_set: Any = None) -> Self:
+        """A model from `save` or from a run's folder; `env` to act or learn in another environment.
+
+        action_set: must be given again if the model was made with one: no file says which code to run.
+        """
+        model = load_model(Path(path), env, action_set)
         if not isinstance(model, cls):
             raise CaqlError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         return model
@@ -287,42 +313,44 @@ class SAC(Model):
 MODELS: dict[str, type[Model]] = {cls.agent_name: cls for cls in (CAQL, NAF, DDPG, TD3, SAC)}
 
 
-def load_model(path: Path, env: Any = None, trust: bool = False) -> Model:
+def load_model(path: Path, env: Any = None, action_set: Any = None, trust: bool = False) -> Model:
     """The model in a file, or a run's folder: its final weights, or those of its latest checkpoint.
 
     A task such as `module:Env-v0` is code that the file's author chose: it is imported only if `env` names it or
-    `trust` says so.  Raises `CaqlError` for whatever is wrong with the file.
+    `trust` says so; likewise its action set, which `action_set` names.  Raises `CaqlError` for whatever is wrong with
+    the file.
     """
     try:
         folder, file = path.is_dir(), path if path.exists() else _with_suffix(path)
     except OSError as problem:
         raise CaqlError(f"{str(path)[:80]!r} is not a usable file name: {problem.strerror}") from problem
     if folder:
-        return _load_run(path, env, trust)
+        return _load_run(path, _Given(env, action_set, trust))
     arrays, meta = checkpoints.load(file)
     if not isinstance(meta.get("config"), dict):
         raise CaqlError(f"{file} is not a saved model: it has no configuration")
     with _usable(file):
-        return _restore(from_json(meta["config"]), arrays, meta, env, _Source(file, trust))
+        return _restore(from_json(meta["config"]), arrays, meta, file, _Given(env, action_set, trust))
 
 
-def _load_run(folder: Path, env: Any, trust: bool) -> Model:
+class _Given(NamedTuple):
+    """What the user names himself, and whether other code that a file names may be imported."""
+
+    env: Any
+    action_set: Any
+    trust: bool
+
+
+def _load_run(folder: Path, given: _Given) -> Model:
     from caql.runs.folder import read_config
 
     if is_finished(folder) and (folder / "model.safetensors").exists():
-        return load_model(folder / "model.safetensors", env, trust)
+        return load_model(folder / "model.safetensors", *given)
     with _usable(folder / "config.json"):
         config = read_config(folder)
     arrays, meta = checkpoints.latest_checkpoint(folder, reporter_for_terminal().say)
     with _usable(folder):
-        return _restore(config, arrays, meta, env, _Source(folder / "config.json", trust))
-
-
-class _Source(NamedTuple):
-    """Where a configuration was read, and whether the code it names may be imported."""
-
-    path: Path
-    trust: bool
+        return _restore(config, arrays, meta, folder / "config.json", given)
 
 
 @contextlib.contextmanager
@@ -337,13 +365,17 @@ def _usable(path: Path) -> Iterator[None]:
         raise CaqlError(f"{path} holds values that cannot be used: {reason}") from problem
 
 
-def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], env: Any, source: _Source) -> Model:
+def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any], path: Path, given: _Given) -> Model:
     checkpoints.check_meta(meta, epoch=int, train_step=int, environment_steps=int)
-    known = stored_task(config.task, *source) if env is None else env
-    task = make_task(known, config.action_range, config.episode_steps)
+    action_set = given.action_set
+    if action_set is None and not given.trust:
+        require_given(config.action_set)
+    elif action_set is None:
+        action_set = config.action_set
+    known = stored_task(config.task, path, given.trust) if given.env is None else given.env
+    task = make_task(known, config.action_range, config.episode_steps, action_set)
     # The saved arrays are held against the agent's shapes before it makes arrays of its own.
-    spec = Spec(task.observation_size, task.action_set, config.steps_per_epoch)
-    state = checkpoints.unflatten(state_shapes(make_agent(config.agent, spec)), arrays, "state")
+    state = checkpoints.unflatten(state_shapes(make_agent(config.agent, task_spec(task, config))), arrays, "state")
     model = object.__new__(MODELS[config.agent.name])
     training = Training(config, task)
     training.state = state
@@ -354,7 +386,7 @@ def _restore(config: RunConfig, arrays: checkpoints.Arrays, meta: dict[str, Any]
 
 
 def _loop_fields() -> list[str]:
-    chosen = {"task", "action_range", "episode_steps", "seed", "agent", "train_steps"}
+    chosen = {"task", "action_range", "action_set", "episode_steps", "seed", "agent", "train_steps"}
     return [f.name for f in dataclasses.fields(RunConfig) if f.name not in chosen]
 
 

@@ -8,34 +8,59 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from caql.errors import CaqlError
 
 
 class Batch(NamedTuple):
-    """Transitions (x, a, r, x'), with any leading axes: states (..., n), actions (..., d), the rest (...)."""
+    """Transitions (x, a, r, x'), with any leading axes: states (..., n), actions (..., d), the rest (...).
+
+    sets and next_sets are what varies of the action sets of x and x' (`action_sets.Columns`), where they depend on the
+    state; otherwise None.
+    """
 
     states: Any
     actions: Any
     rewards: Any
     next_states: Any
     continues: Any
+    sets: Any = None
+    next_sets: Any = None
+
+    def pick(self, rows: Any) -> Batch:
+        """The transitions at `rows` of the first axis."""
+        picked: Batch = jax.tree.map(lambda column: column[rows], self)
+        return picked
 
 
 class Replay:
-    """The last `capacity` transitions, float32."""
+    """The last `capacity` transitions, float32.
 
-    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+    columns: what is stored of one state's action set, as an example; None if all states have the same.
+    """
+
+    def __init__(
+        self, capacity: int, observation_size: int, action_size: int, columns: dict[str, Any] | None = None
+    ) -> None:
         if capacity < 1:
             raise CaqlError(f"replay_size = {capacity} must be at least 1")
         self.capacity = capacity
+
+        def sets() -> dict[str, Any] | None:
+            if not columns:
+                return None
+            return {name: np.zeros((capacity, *np.shape(array)), np.float32) for name, array in columns.items()}
+
         self.data = Batch(
             states=np.zeros((capacity, observation_size), np.float32),
             actions=np.zeros((capacity, action_size), np.float32),
             rewards=np.zeros(capacity, np.float32),
             next_states=np.zeros((capacity, observation_size), np.float32),
             continues=np.zeros(capacity, np.float32),
+            sets=sets(),
+            next_sets=sets(),
         )
         self.written = 0
         """Transitions ever added; the write position is this modulo the capacity."""
@@ -49,19 +74,30 @@ class Replay:
         rows = (self.written + np.arange(count)) % self.capacity
         if count > self.capacity:
             rows = rows[-self.capacity :]
-            transitions = Batch(*(column[-self.capacity :] for column in transitions))
-        for column, new in zip(self.data, transitions, strict=True):
+            transitions = transitions.pick(slice(-self.capacity, None))
+        for column, new in zip(jax.tree.leaves(self.data), jax.tree.leaves(transitions), strict=True):
             column[rows] = new
         self.written += count
 
     def sample(self, rng: np.random.Generator, batches: int, batch_size: int) -> Batch:
         """`batches` minibatches drawn uniformly with replacement: leading axes (batches, batch_size)."""
         rows = rng.integers(len(self), size=(batches, batch_size))
-        return Batch(*(column[rows] for column in self.data))
+        return self.data.pick(rows)
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Every array of the buffer by its name; those of the action sets are `sets.rows` and the like."""
+        found: dict[str, np.ndarray] = {}
+        for name, column in self.data._asdict().items():
+            if isinstance(column, dict):
+                found |= {f"{name}.{inner}": array for inner, array in column.items()}
+            elif column is not None:
+                found[name] = column
+        return found
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """What a checkpoint keeps: the filled rows, in storage order."""
-        return {name: column[: len(self)] for name, column in self.data._asdict().items()}
+        return {name: column[: len(self)] for name, column in self.columns.items()}
 
     def restore(self, columns: dict[str, np.ndarray], written: int) -> None:
         """Undo `snapshot`; later samples are as if nothing had happened.
@@ -69,7 +105,7 @@ class Replay:
         Raises `CaqlError`, and leaves everything as it was, if a column is missing or of another shape or type.
         """
         filled = min(written, self.capacity)
-        for name, column in self.data._asdict().items():
+        for name, column in self.columns.items():
             wanted = (filled, *column.shape[1:])
             found = columns.get(name)
             if found is None or found.shape != wanted or found.dtype != column.dtype:
@@ -78,6 +114,6 @@ class Replay:
                     f"the saved replay buffer does not fit: {name} should be {column.dtype} of shape {wanted} "
                     f"and is {held}"
                 )
-        for name, column in self.data._asdict().items():
+        for name, column in self.columns.items():
             column[:filled] = columns[name]
         self.written = written

@@ -25,6 +25,7 @@ Flat = dict[str, Any]
 
 RUN: Flat = {
     "action_range": None,
+    "action_set": None,
     "episode_steps": 200,
     "train_steps": 200_000,
     "steps_per_epoch": 20,
@@ -74,6 +75,7 @@ AGENTS: dict[str, Flat] = {
         "cluster_cap_by_bound": False,
         "dual_only": False,
         "audit": 0,
+        "relaxed": False,
     },
     "naf": {**_COMMON, **_EXPLORATION, "q_learning_rate": 0.001, "saturation_penalty": 1.0},
     "ddpg": {**_COMMON, **_EXPLORATION, "critic_learning_rate": 0.001, "actor_learning_rate": 0.001},

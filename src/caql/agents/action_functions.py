@@ -16,12 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Array, Policy, Spec
-from caql.agents.policies import DeterministicPolicy, GaussianPolicy
+from caql.agents.policies import DeterministicPolicy, GaussianPolicy, RadialPolicy
+from caql.agents.radial import radial, require_radial
 from caql.losses import l2_loss
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
+from caql.replay import Batch
 from caql.targets.context import BOUNDED, Answer
 
 LOG_SPREAD = (-5.0, 0.5)
@@ -33,12 +36,12 @@ class ActionFunction(Protocol):
 
     def init(self, key: jax.Array) -> jax.Array: ...
 
-    def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
-        """Warm starts: (B, n) states -> (B, d) admissible actions."""
+    def guess(self, vector: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
+        """Warm starts: (B, n) states, and what varies of their action sets -> (B, d) actions, whole numbers relaxed."""
         ...
 
-    def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
-        """How far it is from the maximiser, per row; `network` is Q folded over `states`."""
+    def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
+        """How far it is from the maximiser at the next states of `batch`, per row; `network` is Q folded over them."""
         ...
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
@@ -48,27 +51,40 @@ class ActionFunction(Protocol):
 
 class Deterministic:
     """pi(x), brought into the range by `squashing`: `tanh`, whose gradient cannot die at the edge, the paper's
-    `clip`, whose gradient can, or `straight_through`, a clip with the gradient of no clip."""
+    `clip`, whose gradient can, or `straight_through`, a clip with the gradient of no clip.
+
+    Where the admissible actions are more than a box, each of them goes on to the closest admissible action with the
+    gradient of no projection (`Spec.inside`); `radial` is a squashing onto the set itself (`radial.py`).
+    """
 
     def __init__(self, hidden: tuple[int, ...], spec: Spec, squashing: str) -> None:
         self.spec, self.squashing = spec, squashing
+        if squashing == "radial":
+            require_radial(spec.action_set if spec.sets is None else spec.sets.template)
         self.network = FlatNetwork((spec.observation_size, *hidden, spec.action_size))
 
     def init(self, key: jax.Array) -> jax.Array:
         return self.network.init(key)
 
-    def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+    def guess(self, vector: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
         raw = forward(self.network.layers(vector), states)
+        if self.squashing == "radial":
+            return radial(self.spec.set_of(sets), self.spec.action_set, raw)
         if self.squashing == "tanh":
-            return squash(self.spec.action_set, raw)
+            return self.spec.inside(squash(self.spec.action_set, raw), sets)
         inside = self.spec.action_set.clip(raw)
-        return raw + jax.lax.stop_gradient(inside - raw) if self.squashing == "straight_through" else inside
+        if self.squashing == "straight_through":
+            inside = raw + jax.lax.stop_gradient(inside - raw)
+        return self.spec.inside(inside, sets)
 
-    def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
-        return l2_loss(folded_value(network, self.guess(vector, states)), answer.best)
+    def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
+        guess = self.guess(vector, batch.next_states, batch.next_sets)
+        return l2_loss(folded_value(network, guess), answer.best)
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         layers = self.network.layers(np.asarray(vector))
+        if self.squashing == "radial":
+            return RadialPolicy(layers, self.spec, sigma)
         return DeterministicPolicy(layers, self.spec.action_set, sigma, self.squashing)
 
 
@@ -90,14 +106,14 @@ class Stochastic:
         raw, log_spread = jnp.split(forward(self.network.layers(vector), states), 2, axis=-1)
         return raw, jnp.clip(log_spread, *LOG_SPREAD)
 
-    def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+    def guess(self, vector: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
         raw, _ = self._heads(vector, states)
-        return squash(self.spec.action_set, raw)
+        return self.spec.inside(squash(self.spec.action_set, raw), sets)
 
-    def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
+    def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
         del network
         box = self.spec.action_set
-        raw, log_spread = self._heads(vector, states)
+        raw, log_spread = self._heads(vector, batch.next_states)
         # A side without width has one action and nothing to fit.
         target = jnp.where(box.radius > 0, (answer.actions - box.centre) / jnp.where(box.radius > 0, box.radius, 1), 0)
         deviation = (jax.lax.stop_gradient(target) - jnp.tanh(raw)) * jnp.exp(-log_spread)
@@ -119,12 +135,13 @@ class Absent:
         del key
         return jnp.zeros(1)
 
-    def guess(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+    def guess(self, vector: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
         del vector
-        return jnp.broadcast_to(self.spec.action_set.centre, (states.shape[0], self.spec.action_size))
+        centre = jnp.broadcast_to(self.spec.action_set.centre, (states.shape[0], self.spec.action_size))
+        return self.spec.inside(centre, sets)
 
-    def loss(self, vector: jax.Array, states: jax.Array, network: FoldedNetwork, answer: Answer) -> jax.Array:
-        del states, network
+    def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
+        del batch, network
         return jnp.zeros_like(answer.best) * vector[0]
 
     def policy(self, vector: Any, sigma: Array) -> Policy:

@@ -11,12 +11,14 @@ that follows this protocol.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
 
+from caql.action_sets import Columns, StateSets, relaxed
 from caql.actions import ActionSet
 from caql.errors import require
 from caql.replay import Batch
@@ -25,15 +27,47 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Spec(NamedTuple):
-    """What an agent must know: the observation's length, the admissible actions, gradient steps in an epoch."""
+    """What an agent must know: the observation's length, the admissible actions, gradient steps in an epoch.
+
+    action_set: the set of all states or, where it depends on the state, the box around all of them.
+    sets: the sets of the states, if they differ.
+    sets_at: (B, n) states -> their sets on the host; needed only by agents that act with a solver.
+    """
 
     observation_size: int
     action_set: ActionSet
     epoch_steps: int = 20
+    sets: StateSets | None = None
+    sets_at: Callable[[Any], ActionSet] | None = None
 
     @property
     def action_size(self) -> int:
         return int(self.action_set.low.shape[-1])
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the admissible actions are more than one box."""
+        return self.sets is not None or not self.action_set.is_box
+
+    @property
+    def integer(self) -> tuple[int, ...]:
+        """Which actions and, after them, auxiliary variables are whole numbers."""
+        return (self.action_set if self.sets is None else self.sets.template).integer
+
+    def set_of(self, columns: Columns | None) -> ActionSet:
+        """The sets of a minibatch's states, from what the replay buffer stores of them."""
+        return self.action_set if self.sets is None or columns is None else self.sets.of(columns)
+
+    def inside(self, actions: jax.Array, columns: Columns | None) -> jax.Array:
+        """The actions (B, d) of a box brought to the closest ones of their states' sets, whole numbers relaxed.
+
+        The gradient passes straight through: with that of the projection an actor outside the set would never learn
+        in the directions that the set's edge cuts off.
+        """
+        if not self.constrained:
+            return actions
+        given = jax.lax.stop_gradient(actions)
+        return actions + (relaxed(self.set_of(columns)).project(given) - given)
 
 
 class Policy(Protocol):

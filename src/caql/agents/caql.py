@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from caql.action_sets import relaxed
+from caql.actions import ActionSet
 from caql.agents.action_functions import make_action_function
 from caql.agents.agent import Agent, Array, Policy, Spec
 from caql.agents.caql_settings import CAQLConfig
 from caql.agents.measurement import SolveTimes, shortfalls, solve_times
-from caql.agents.policies import SolverPolicy
+from caql.agents.policies import SolverPolicy, exploring
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
@@ -37,10 +39,6 @@ STATISTICS = (
     *("hinge_penalty", "cluster_radius"),
 )
 """What a training step reports."""
-
-
-def _row(batches: Batch, row: Any) -> Batch:
-    return Batch(*(column[row] for column in batches))
 
 
 class CAQLState(NamedTuple):
@@ -62,6 +60,11 @@ class CAQL(Agent):
     def __init__(self, config: CAQLConfig, spec: Spec) -> None:
         config.check_it_can_learn()
         self.config, self.spec = config, spec
+        if spec.integer and config.solver.traceable and not config.relaxed:
+            raise CaqlError(
+                f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take 'exact' or 'mip', "
+                "or relaxed = True, which searches without them and rounds the action"
+            )
         self.q_network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
         self.action_function = make_action_function(config.action_function, config.action_hidden, spec, config.squash)
         self.q_adam, self.action_adam = adam(config.q_learning_rate), adam(config.action_learning_rate)
@@ -91,7 +94,7 @@ class CAQL(Agent):
         state, statistics = learn(state, batches, key)
         every = self.config.audit
         if every and (before + len(batches.rewards)) // every > before // every:
-            statistics |= shortfalls(self.solve, self.ask(state, _row(batches, -1)).problem, key)
+            statistics |= shortfalls(self.solve, self.ask(state, batches.pick(-1)).problem, key)
         return state, statistics
 
     def _scan(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, jax.Array]]:
@@ -119,8 +122,8 @@ class CAQL(Agent):
             q=q,
             network=fold_state(q, batch.next_states),
             targets=(layers(state.target), *second),
-            action_set=self.spec.action_set,
-            guess=self.action_function.guess(state.action_function.vector, batch.next_states),
+            action_set=self._searched(self.spec.set_of(batch.next_sets)),
+            guess=self.action_function.guess(state.action_function.vector, batch.next_states, batch.next_sets),
             discount=self.config.discount,
             q_values=q_value(q, batch.states, batch.actions),
             epoch=state.step // self.spec.epoch_steps,
@@ -140,7 +143,7 @@ class CAQL(Agent):
             return jnp.mean(l2_loss(values, labels)), values
 
         def distillation_loss(vector: jax.Array) -> tuple[jax.Array, None]:
-            return jnp.mean(self.action_function.loss(vector, batch.next_states, context.network, distilled)), None
+            return jnp.mean(self.action_function.loss(vector, batch, context.network, distilled)), None
 
         q, loss, values = descend(self.q_adam, state.q, bellman_loss)
         action_function, action_loss, _ = descend(self.action_adam, state.action_function, distillation_loss)
@@ -189,7 +192,7 @@ class CAQL(Agent):
 
     def _start(self, state: CAQLState, batches: Batch) -> tuple[Question, dict[str, jax.Array]]:
         """The first minibatch's question, and sums of statistics to add to."""
-        return self._ask(state, _row(batches, 0)), dict.fromkeys(STATISTICS, jnp.float32(0))
+        return self._ask(state, batches.pick(0)), dict.fromkeys(STATISTICS, jnp.float32(0))
 
     def _advance(
         self,
@@ -204,9 +207,9 @@ class CAQL(Agent):
 
         The context is computed again: that is quicker than to hand its fifty arrays out of jit and in again.
         """
-        context = self._context(state, _row(batches, row))
+        context = self._context(state, batches.pick(row))
         state, found = self._learn(state, context, self.targets.answer(context, question, solution))
-        following = self._ask(state, _row(batches, (row + 1) % len(batches.rewards)))
+        following = self._ask(state, batches.pick((row + 1) % len(batches.rewards)))
         return state, following, {name: totals[name] + found[name] for name in STATISTICS}
 
     def measure(self, state: CAQLState, batches: Batch, key: jax.Array) -> dict[str, float]:
@@ -214,32 +217,49 @@ class CAQL(Agent):
         if self.inside_jit is None:
             return {}
         rows = range(len(batches.rewards))
-        return solve_times(self.solve, (self.ask(state, _row(batches, row)).problem for row in rows), key)
+        return solve_times(self.solve, (self.ask(state, batches.pick(row)).problem for row in rows), key)
 
     def policy(self, state: CAQLState, epoch: int) -> Policy:
-        sigma = self.config.exploration.size(epoch, self.spec.action_set)
-        if self.config.action_function == "none":
-            return self.solver_policy(state, sigma)
-        return self.action_function.policy(state.action_function.vector, sigma)
+        exploration = self.config.exploration
+        sigma = exploration.size(epoch, self.spec.action_set)
+        if self.config.action_function == "none" or (self.spec.integer and not self.config.relaxed):
+            policy: Policy = self.solver_policy(state, sigma)
+        else:
+            policy = self.action_function.policy(state.action_function.vector, sigma)
+        return exploring(policy, self.spec, exploration.epsilon(epoch))
+
+    def _searched(self, action_set: ActionSet) -> ActionSet:
+        """The set that max-Q is sought over."""
+        return relaxed(action_set) if self.config.relaxed else action_set
 
     def solver_policy(self, state: CAQLState, sigma: Array) -> SolverPolicy:
         """Acting with the max-Q solver itself instead of the action function."""
         return SolverPolicy(lambda states: self.best_actions(state, states), self.spec.action_set, sigma)
 
     def best_actions(self, state: CAQLState, states: Array) -> Array:
-        """The solver's maximisers at (B, n) states."""
+        """The solver's maximisers at (B, n) states; where no action is admissible, the centre of the box."""
         solution = self.solve(self.max_q(state, states), jax.random.key(0))
-        if (np.asarray(solution.status) == Status.FAILED).any():
+        status = np.asarray(solution.status)
+        if (status == Status.FAILED).any():
             raise CaqlError(f"solver {self.config.solver.name!r} failed at a state; the action function still acts")
-        return np.asarray(solution.actions, np.float32)
+        actions = np.asarray(solution.actions, np.float32)
+        if (status == Status.INFEASIBLE).any():
+            actions = np.where((status == Status.INFEASIBLE)[:, None], np.asarray(self.spec.action_set.centre), actions)
+        return actions
 
     def max_q(self, state: CAQLState, states: Any, tolerance: float | None = None) -> Problem:
         """The max-Q problem of Q_theta at (B, n) states, warm-started by the action function."""
         q = self.q_network.layers(state.q.vector)
+        action_set, sets = self.spec.action_set, None
+        if self.spec.constrained and self.spec.sets_at is not None:
+            # Solvers on the host prove over the set as it is, not as float32 has it.
+            action_set = self.spec.sets_at(states)
+            if self.spec.sets is not None:
+                sets = {name: jnp.float32(array) for name, array in self.spec.sets.columns(action_set).items()}
         return Problem(
             fold_state(q, states),
-            self.spec.action_set,
-            self.action_function.guess(state.action_function.vector, jnp.asarray(states)),
+            self._searched(action_set),
+            self.action_function.guess(state.action_function.vector, jnp.asarray(states), sets),
             jnp.float32(self.config.tolerance if tolerance is None else tolerance),
             jnp.float32(self.config.relative_tolerance if tolerance is None else 0.0),
         )

@@ -50,9 +50,14 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     second_target_every: int = 5000
     """Training steps between hard copies into the second target network."""
     action_function: Literal["deterministic", "stochastic", "none"] = "deterministic"
-    """The network that imitates the maximiser; `none`: the solver itself acts."""
-    squash: Literal["tanh", "straight_through", "clip"] = "tanh"
-    """How the action function's output enters the range; `clip` is the paper's, whose gradient can die."""
+    """The network that imitates the maximiser; `none`: the solver itself acts, as it does wherever actions are whole
+    numbers or choices."""
+    relaxed: bool = False
+    """Seek the maximum without the demand for whole numbers, which `ga` and `cem` cannot meet, and let the action
+    function act: what it says is brought to the closest admissible action."""
+    squash: Literal["tanh", "straight_through", "clip", "radial"] = "tanh"
+    """How the action function's output enters the range; `clip` is the paper's, whose gradient can die.  With rows the
+    closest admissible action follows; `radial` squashes onto the set itself."""
     action_labels: Literal["primal", "dual"] = "primal"
     """What the action function regresses on: max-Q, or its dual upper bound (the paper's footnote)."""
     exploration: Exploration = Exploration()

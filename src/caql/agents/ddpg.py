@@ -2,7 +2,8 @@
 
 A critic Q(x, a) learns by temporal differences, and an actor pi(x) climbs it: the actor's loss is
 -Q(x, pi(x)).  Slowly moving copies of both make the critic's labels.  The actor's output goes through tanh into
-the admissible box, so that a restricted or lopsided range needs no clipping of what was learned.
+the admissible box, so that a restricted or lopsided range needs no clipping of what was learned.  Where the
+admissible actions are more than a box, it goes on to the closest of them, with the gradient of no projection.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
-from caql.agents.policies import DeterministicPolicy, Exploration
+from caql.agents.policies import DeterministicPolicy, Exploration, exploring
 from caql.losses import l2_loss, one_step_label
 from caql.networks import forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
@@ -80,13 +82,13 @@ class DDPG(Agent):
             begin(self.actor_adam, actor), jnp.copy(actor), begin(self.critic_adam, critic), jnp.copy(critic)
         )
 
-    def action(self, actor: jax.Array, states: jax.Array) -> jax.Array:
-        """pi(x), inside the box."""
-        return squash(self.spec.action_set, forward(self.actor.layers(actor), states))
+    def action(self, actor: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
+        """pi(x), inside the box and the states' action sets."""
+        return self.spec.inside(squash(self.spec.action_set, forward(self.actor.layers(actor), states)), sets)
 
     def labels(self, state: DDPGState, batch: Batch) -> jax.Array:
         """r + gamma Q'(x', pi'(x')), without the second term where the task ended -> (B,)."""
-        next_actions = self.action(state.actor_target, batch.next_states)
+        next_actions = self.action(state.actor_target, batch.next_states, batch.next_sets)
         next_values = q_value(self.critic.layers(state.critic_target), batch.next_states, next_actions)
         return one_step_label(batch.rewards, self.config.discount, batch.continues, next_values)
 
@@ -97,7 +99,8 @@ class DDPG(Agent):
 
     def actor_loss(self, actor: jax.Array, critic: jax.Array, batch: Batch) -> tuple[jax.Array, None]:
         """-Q(x, pi(x)), the mean over the batch."""
-        values = q_value(self.critic.layers(critic), batch.states, self.action(actor, batch.states))
+        actions = self.action(actor, batch.states, batch.sets)
+        values = q_value(self.critic.layers(critic), batch.states, actions)
         return -jnp.mean(values), None
 
     def _step(self, state: DDPGState, batch: Batch) -> tuple[DDPGState, dict[str, jax.Array]]:
@@ -130,4 +133,5 @@ class DDPG(Agent):
         # A copy: the state's own memory is given up to the next update.
         layers = self.actor.layers(np.array(state.actor.vector))
         sigma = self.config.exploration.size(epoch, self.spec.action_set)
-        return DeterministicPolicy(layers, self.spec.action_set, sigma)
+        policy = DeterministicPolicy(layers, self.spec.action_set, sigma)
+        return exploring(policy, self.spec, self.config.exploration.epsilon(epoch))

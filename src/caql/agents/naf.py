@@ -7,6 +7,9 @@ the constrained one as well.  One network gives V, m and L, a lower triangular m
 
 A centre far out on tanh's flat ends has no gradient, and a curvature near zero gives it none: together they can stop a
 run for good at whatever bound it happened to try first.  A penalty keeps both where they can still learn.
+
+Where the admissible actions are more than a box, the greedy action is the closest of them to m(x), and the next
+state's value is Q there.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import numpy as np
 
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
-from caql.agents.policies import DeterministicPolicy, Exploration, head
+from caql.agents.policies import DeterministicPolicy, Exploration, exploring, head
 from caql.errors import require
 from caql.losses import l2_loss, one_step_label
 from caql.networks import forward
@@ -122,8 +125,13 @@ class NAF(Agent):
         return squash(self.spec.action_set, forward(self.network.layers(vector), states)[..., 1 : 1 + size])
 
     def labels(self, target: jax.Array, batch: Batch) -> jax.Array:
-        """r + gamma V'(x'): the target network's maximum is its value term -> (B,)."""
-        next_values = self.quadratic(target, batch.next_states).maximum
+        """r + gamma V'(x'): over a box, the target network's maximum is its value term -> (B,)."""
+        quadratic = self.quadratic(target, batch.next_states)
+        next_values = quadratic.maximum
+        if self.spec.constrained:
+            box = self.spec.action_set
+            greedy = self.spec.inside(box.centre + box.radius * quadratic.centre, batch.next_sets)
+            next_values = self.values(quadratic, greedy)
         return one_step_label(batch.rewards, self.config.discount, batch.continues, next_values)
 
     def loss(self, vector: jax.Array, batch: Batch, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -152,4 +160,5 @@ class NAF(Agent):
         # A copy: the state's own memory is given up to the next update.
         layers = head(self.network.layers(np.array(state.network.vector)), slice(1, 1 + self.spec.action_size))
         sigma = self.config.exploration.size(epoch, self.spec.action_set)
-        return DeterministicPolicy(layers, self.spec.action_set, sigma)
+        policy = DeterministicPolicy(layers, self.spec.action_set, sigma)
+        return exploring(policy, self.spec, self.config.exploration.epsilon(epoch))

@@ -7,27 +7,35 @@ One network, `HostNetwork`, and a small policy for each way to make an action of
     GaussianPolicy           the same, plus noise of a learned size
     SquashedGaussianPolicy   centre + radius * tanh(mean + learned size * noise)
     SolverPolicy             no network: the max-Q solver's maximisers, plus noise of a given size
+    RadialPolicy             the output squashed onto the state's set, plus noise of a given size
+    EpsilonGreedy            around any of them, where actions are whole numbers or choices
 
 Every action is clipped into the box: noise leaves it, and so can the rounding in centre + radius, by one unit in
-the last place.
+the last place.  Where the admissible actions are more than a box, the task replaces an action by the closest
+admissible one before the environment sees it (`task_actions.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from caql.actions import ActionSet
-from caql.agents.agent import Array
+from caql.agents.agent import Array, Policy, Spec
+from caql.agents.radial import radial
 from caql.errors import require
 from caql.networks import Layers
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """Gaussian noise whose size decays once an epoch (Appendix D)."""
+    """Gaussian noise whose size decays once an epoch (Appendix D).
+
+    Of whole numbers and choices the same number, at most 1, is the probability of a random one (`EpsilonGreedy`).
+    """
 
     sigma: float = 1.0
     """Standard deviation of the noise in the first epoch."""
@@ -48,6 +56,10 @@ class Exploration:
         sigma = max(self.minimum, self.sigma * self.decay**epoch)
         radius = np.asarray(action_set.radius, np.float32)
         return np.float32(sigma) * (radius if self.relative else np.ones_like(radius))
+
+    def epsilon(self, epoch: int) -> float:
+        """The probability of a random choice."""
+        return min(1.0, max(self.minimum, self.sigma * self.decay**epoch))
 
 
 class HostNetwork:
@@ -99,6 +111,21 @@ class DeterministicPolicy(_InBox):
 
     def explore(self, state: Array, noise: Array) -> Array:
         return self.clip(self.act(state) + self.sigma * noise)
+
+
+class RadialPolicy(DeterministicPolicy):
+    """An action network, `layers` with d outputs, squashed onto each state's set; noise of size `sigma` (d,)."""
+
+    def __init__(self, layers: Layers, spec: Spec, sigma: Array) -> None:
+        super().__init__(layers, spec.action_set, sigma)
+        self.box = spec.action_set.on_host()
+        self.sets_at = spec.sets_at or (lambda _: self.box)
+
+    def act(self, state: Array) -> Array:
+        states = np.atleast_2d(state)
+        actions = radial(self.sets_at(states), self.box, self.network(states).astype(np.float64))
+        inside = self.clip(actions.astype(np.float32))
+        return inside if np.ndim(state) > 1 else inside[0]
 
 
 class GaussianPolicy(_InBox):
@@ -159,3 +186,39 @@ class SolverPolicy(_InBox):
 
     def explore(self, state: Array, noise: Array) -> Array:
         return self.clip(self.act(state) + self.sigma * noise)
+
+
+class EpsilonGreedy:
+    """Exploration of whole numbers and choices, around a policy whose Gaussian noise is kept for the other actions.
+
+    With probability `epsilon` the whole numbers are drawn uniformly from the box, and the task then takes the closest
+    admissible action: of a choice among n, each that the state admits is equally likely.  Where the whole numbers
+    are auxiliary variables (off, or between 2 and 5) all actions are drawn so.  Otherwise they stay greedy.
+    """
+
+    def __init__(self, policy: Policy, spec: Spec, epsilon: float) -> None:
+        self.policy, self.epsilon = policy, epsilon
+        self.whole = np.zeros(spec.action_size, np.bool_)
+        self.whole[[i for i in spec.integer if i < spec.action_size]] = True
+        self.chosen = self.whole if max(spec.integer) < spec.action_size else np.ones_like(self.whole)
+        # Half a step beyond the ends, so that rounding makes the ends as likely as the numbers between them.
+        self.low = np.asarray(spec.action_set.low) - 0.5 * self.whole
+        self.high = np.asarray(spec.action_set.high) + 0.5 * self.whole
+
+    def act(self, state: Array) -> Array:
+        return self.policy.act(state)
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        uniform = np.array([0.5 + 0.5 * math.erf(float(number) / math.sqrt(2.0)) for number in noise])
+        action = self.policy.explore(state, np.where(self.whole, np.float32(0), noise))
+        # The later digits of a uniform number are independent of its earlier ones, which the draw below uses.
+        coin = (4096.0 * uniform[int(np.argmax(self.chosen))]) % 1.0
+        if coin >= self.epsilon:
+            return action
+        drawn = self.low + uniform * (self.high - self.low)
+        return np.where(self.chosen, drawn, action).astype(np.float32)
+
+
+def exploring(policy: Policy, spec: Spec, epsilon: float) -> Policy:
+    """The policy, with epsilon-greedy exploration of its whole numbers if it has any."""
+    return EpsilonGreedy(policy, spec, epsilon) if spec.integer else policy

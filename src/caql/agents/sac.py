@@ -7,6 +7,10 @@ the smaller one teaches the actor.
 Densities are those of the unit cube [-1, 1]^d, before the rescaling to the box.  Rescaling adds the constant
 -sum(log radius) to every log-probability, which no gradient of the actor sees; leaving it out makes the entropy, the
 target entropy of -d and the temperature mean the same for every action range.
+
+Where the admissible actions are more than a box, a sample goes on to the closest of them, with the gradient of no
+projection; its probability is that before the projection.  Whole numbers and choices are explored by the samples
+alone.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
 from caql.agents.policies import SquashedGaussianPolicy
@@ -120,12 +125,15 @@ class SAC(Agent):
             jnp.zeros((), jnp.int32),
         )
 
-    def sample(self, actor: jax.Array, states: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def sample(
+        self, actor: jax.Array, states: jax.Array, noise: jax.Array, sets: Columns | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Actions (B, d) drawn with standard normal `noise` (B, d), and their log-probabilities (B,)."""
         mean, log_sigma = jnp.split(forward(self.actor.layers(actor), states), 2, axis=-1)
         log_sigma = jnp.clip(log_sigma, *LOG_SIGMA_RANGE)
         raw = mean + jnp.exp(log_sigma) * noise
-        return squash(self.spec.action_set, raw), log_density(log_sigma, noise, raw)
+        inside = self.spec.inside(squash(self.spec.action_set, raw), sets)
+        return inside, log_density(log_sigma, noise, raw)
 
     def temperature(self, state: SACState) -> jax.Array:
         """The weight of the entropy at this step."""
@@ -137,7 +145,7 @@ class SAC(Agent):
 
     def labels(self, state: SACState, batch: Batch, noise: jax.Array) -> jax.Array:
         """r + gamma (min_i Q'_i(x', a') - temperature log pi(a'|x')), a' drawn from the policy -> (B,)."""
-        next_actions, log_probabilities = self.sample(state.actor.vector, batch.next_states, noise)
+        next_actions, log_probabilities = self.sample(state.actor.vector, batch.next_states, noise, batch.next_sets)
         next_values = self.twin_critics.smaller_value(state.critics_target, batch.next_states, next_actions)
         soft_values = next_values - self.temperature(state) * log_probabilities
         return one_step_label(batch.rewards, self.config.discount, batch.continues, soft_values)
@@ -151,7 +159,7 @@ class SAC(Agent):
         self, actor: jax.Array, critics: jax.Array, temperature: jax.Array, batch: Batch, noise: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Temperature log pi(a|x) - min_i Q_i(x, a), a drawn from the policy; and the entropy's estimate."""
-        actions, log_probabilities = self.sample(actor, batch.states, noise)
+        actions, log_probabilities = self.sample(actor, batch.states, noise, batch.sets)
         values = self.twin_critics.smaller_value(critics, batch.states, actions)
         return jnp.mean(temperature * log_probabilities - values), -jnp.mean(log_probabilities)
 

@@ -3,7 +3,8 @@
 DDPG with three remedies against overestimation: two critics, whose smaller value makes the label; noise on the
 target policy's action, which smooths the label over similar actions; and an actor, with all target networks,
 that moves only once in `policy_delay` steps.  The actor's output goes through tanh into the admissible box, and the
-smoothing noise is scaled to the box, so that restricted and lopsided ranges are treated like any other.
+smoothing noise is scaled to the box, so that restricted and lopsided ranges are treated like any other.  Where the
+admissible actions are more than a box, actions go on to the closest of them, with the gradient of no projection.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
-from caql.agents.policies import DeterministicPolicy, Exploration
+from caql.agents.policies import DeterministicPolicy, Exploration, exploring
 from caql.agents.twin_critics import TwinCritics
 from caql.errors import require
 from caql.losses import one_step_label
@@ -98,21 +100,23 @@ class TD3(Agent):
             jnp.zeros((), jnp.int32),
         )
 
-    def action(self, actor: jax.Array, states: jax.Array) -> jax.Array:
-        """pi(x), inside the box."""
-        return squash(self.spec.action_set, forward(self.actor.layers(actor), states))
+    def action(self, actor: jax.Array, states: jax.Array, sets: Columns | None = None) -> jax.Array:
+        """pi(x), inside the box and the states' action sets."""
+        return self.spec.inside(squash(self.spec.action_set, forward(self.actor.layers(actor), states)), sets)
 
     def labels(self, state: TD3State, batch: Batch, noise: jax.Array) -> jax.Array:
         """r + gamma min_i Q'_i(x', pi'(x') + clipped noise), `noise` standard normal (B, d) -> (B,)."""
         box, config = self.spec.action_set, self.config
         smoothing = jnp.clip(config.smoothing_sigma * noise, -config.smoothing_clip, config.smoothing_clip)
-        next_actions = box.clip(self.action(state.actor_target, batch.next_states) + box.radius * smoothing)
+        next_actions = self.action(state.actor_target, batch.next_states, batch.next_sets)
+        next_actions = self.spec.inside(box.clip(next_actions + box.radius * smoothing), batch.next_sets)
         next_values = self.twin_critics.smaller_value(state.critics_target, batch.next_states, next_actions)
         return one_step_label(batch.rewards, config.discount, batch.continues, next_values)
 
     def actor_loss(self, actor: jax.Array, critics: jax.Array, batch: Batch) -> tuple[jax.Array, None]:
         """-Q_1(x, pi(x)), the mean over the batch: the first critic alone, as Fujimoto et al."""
-        values = q_value(self.twin_critics.network.layers(critics[0]), batch.states, self.action(actor, batch.states))
+        actions = self.action(actor, batch.states, batch.sets)
+        values = q_value(self.twin_critics.network.layers(critics[0]), batch.states, actions)
         return -jnp.mean(values), None
 
     def _step(self, state: TD3State, inputs: tuple[Batch, jax.Array]) -> tuple[TD3State, dict[str, jax.Array]]:
@@ -155,4 +159,5 @@ class TD3(Agent):
         # A copy: the state's own memory is given up to the next update.
         layers = self.actor.layers(np.array(state.actor.vector))
         sigma = self.config.exploration.size(epoch, self.spec.action_set)
-        return DeterministicPolicy(layers, self.spec.action_set, sigma)
+        policy = DeterministicPolicy(layers, self.spec.action_set, sigma)
+        return exploring(policy, self.spec, self.config.exploration.epsilon(epoch))

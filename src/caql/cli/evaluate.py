@@ -29,6 +29,8 @@ class Evaluate:
     """Who acts: the action_function, or the max-Q solver (CAQL only)."""
     trust: bool = False
     """Import the module that the run's task names, as in `module:Env-v0`."""
+    action_set: str | None = None
+    """MODULE:NAME of the action set, for a run that was made with one."""
 
 
 def main(arguments: list[str]) -> None:
@@ -39,7 +41,7 @@ def main(arguments: list[str]) -> None:
         raise CaqlError(f"--episodes = {options.episodes} must be at least 1")
     if options.seed < 0:
         raise CaqlError(f"--seed = {options.seed} must not be negative")
-    model = load_model(options.path, trust=options.trust)
+    model = load_model(options.path, action_set=options.action_set, trust=options.trust)
     policy = model.greedy_policy(options.greedy)
     returns = evaluate_policy(policy, model.task, options.episodes, (options.seed, 0))
     print(f"{model.config.task}: {model.config.agent.name} after {model.train_step} training steps")

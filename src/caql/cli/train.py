@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from caql.action_sets import require_given
 from caql.agents import AGENTS, PRESETS, agent_config
 from caql.config import RunConfig
-from caql.environments import ActionRange, paper_task, stored_task
+from caql.environments import ActionRange, known_task, stored_task
 from caql.errors import CaqlError
 from caql.maxq.solvers import SOLVERS, make_solver
 from caql.runs.compilation_cache import keep_compiled
@@ -129,13 +130,17 @@ def _stored(arguments: list[str]) -> RunConfig | None:
         return None
     if out is None:
         raise CaqlError("--resume needs --out, the folder of the run to go on with")
-    return read_config(Path(out))
+    stored = read_config(Path(out))
+    named, _ = take(arguments, "action-set")
+    if named is None:
+        require_given(stored.action_set)
+    return stored
 
 
 def main(arguments: list[str]) -> None:
     """Run `caql train`."""
     options = parse(arguments)
-    config = replace(options.config, task=paper_task(options.config.task) or options.config.task)
+    config = replace(options.config, task=known_task(options.config.task) or options.config.task)
     folder = options.out or Path("runs") / f"{config.task}-{config.agent.name}-{config.id}"
     keep_compiled()
     reporter = reporter_for_terminal()

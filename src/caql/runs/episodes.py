@@ -41,6 +41,7 @@ def collect(policy: Policy, task: Task, seed: int, rng: np.random.Generator, mos
     actions: list[np.ndarray] = []
     size, acting, over = task.action_set.size, 0.0, False
     noise = np.empty((0, size), np.float32)
+    sets: list[dict[str, np.ndarray]] = []
     while not over and len(actions) != most:
         row = len(actions) % NOISE_BLOCK
         if row == 0:
@@ -48,19 +49,27 @@ def collect(policy: Policy, task: Task, seed: int, rng: np.random.Generator, mos
         before = time.perf_counter()
         action = policy.explore(observation, noise[row])
         acting += time.perf_counter() - before
+        if task.depends_on_state:
+            sets.append(task.set_columns())
         observation, reward, terminated, truncated, _ = task.step(action)
         states.append(observation)
-        actions.append(action)
+        actions.append(action if task.actions is None else task.actions.executed)
         rewards.append(reward)
         ends.append(terminated)
         over = terminated or truncated
+    if task.depends_on_state:
+        # Nothing is asked about the actions after the end; after the clock's, the label bootstraps over them.
+        sets.append(sets[-1] if ends[-1] else task.set_columns(checked=True))
     columns = np.stack(states)
+    varying = {name: np.stack([each[name] for each in sets]) for name in (sets[0] if sets else {})}
     transitions = Batch(
         states=columns[:-1],
         actions=np.stack(actions),
         rewards=np.asarray(rewards, np.float32),
         next_states=columns[1:],
         continues=1.0 - np.asarray(ends, np.float32),
+        sets={name: array[:-1] for name, array in varying.items()} or None,
+        next_sets={name: array[1:] for name, array in varying.items()} or None,
     )
     return Episode(transitions, float(sum(rewards)), over, acting)
 

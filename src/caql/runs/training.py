@@ -43,17 +43,28 @@ class Epoch:
     evaluation: dict[str, Any] | None = None
 
 
+def config_task(config: RunConfig) -> Task:
+    """The task that a configuration names."""
+    return make_task(config.task, config.action_range, config.episode_steps, config.action_set)
+
+
+def task_spec(task: Task, config: RunConfig) -> Spec:
+    """What an agent must know of a task."""
+    return Spec(task.observation_size, task.action_set, config.steps_per_epoch, task.sets, task.sets_at)
+
+
 class Training:
     """A run in progress: the agent's state, the replay buffer and the counters."""
 
     def __init__(self, config: RunConfig, task: Task | None = None) -> None:
         self.config = config
-        self.task = make_task(config.task, config.action_range, config.episode_steps) if task is None else task
-        spec = Spec(self.task.observation_size, self.task.action_set, config.steps_per_epoch)
-        self.agent = make_agent(config.agent, spec)
+        self.task = config_task(config) if task is None else task
+        self.agent = make_agent(config.agent, task_spec(self.task, config))
         check_memory(self.agent, config.replay_size, self.task.observation_size)
         self.state = self.agent.init(jax.random.key(config.seed))
-        self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size)
+        sets = self.task.sets
+        example = None if sets is None else sets.columns(sets.template)
+        self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size, example)
         self.epoch = 0
         self.train_step = 0
         self.environment_steps = 0
@@ -122,7 +133,7 @@ class Training:
             checkpoints.check_meta(row, train_step=int)
         for statistics in meta["since"]:
             checkpoints.check_entries("since", statistics.values(), float)
-        names = {name: f"replay.{name}" for name in Batch._fields}
+        names = {name: f"replay.{name}" for name in self.replay.columns}
         columns = {name: arrays[saved] for name, saved in names.items() if saved in arrays}
         state = checkpoints.unflatten(self.state, arrays, "state")
         self.replay.restore(columns, meta["written"])

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from caql.losses import one_step_label
-from caql.maxq.problem import Problem, Solution
+from caql.maxq.problem import Problem, Solution, Status
+from caql.networks import folded_value
 from caql.targets.context import SOLVED, Answer, Context, Stage, target_value
 from caql.targets.tolerance import ToleranceSettings, tolerance_at
 
@@ -75,10 +76,16 @@ class Targets:
     def answer(self, context: Context, question: Question, solution: Solution) -> Labels:
         """Fill, innermost stage first, and label."""
         batch = context.batch
+        actions, best = solution.actions, solution.values.astype(context.q_values.dtype)
+        if not context.action_set.is_box:
+            # A set as thin as its float32 rounding may look empty to a solver: the guess stands in.
+            empty = solution.status == Status.INFEASIBLE
+            actions = jnp.where(empty[:, None], context.guess, actions)
+            best = jnp.where(empty, folded_value(context.network, context.guess), best)
         answer = Answer(
-            values=target_value(context.targets, batch.next_states, solution.actions),
-            best=solution.values.astype(context.q_values.dtype),
-            actions=solution.actions,
+            values=target_value(context.targets, batch.next_states, actions),
+            best=best,
+            actions=actions,
             provenance=jnp.full(context.q_values.shape, SOLVED, jnp.int8),
         )
         for stage, note in zip(reversed(self.stages), reversed(question.notes), strict=True):

@@ -1,4 +1,5 @@
-"""Tasks of our own whose actions are constrained: a microgrid and Platform.
+"""Tasks whose actions are constrained: a microgrid, Platform, and the public benchmark for action constraints.
 
-Each is an ordinary Gymnasium environment with a method `action_set(observation)`, the admissible actions of a state.
+The first two are ordinary Gymnasium environments; where the admissible actions depend on the state they have a method
+`action_set(observation)`.  The benchmark's problems are Gymnasium's robots, each with a function of the observations.
 """

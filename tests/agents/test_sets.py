@@ -1,0 +1,174 @@
+"""Every agent over action sets: what reaches the environment is admissible, and is what is learned from."""
+
+import jax
+import numpy as np
+import pytest
+
+from caql import CAQL, DDPG, NAF, SAC, TD3
+from caql.actions import ActionSet, make_box
+from caql.agents.agent import Spec
+from caql.agents.policies import EpsilonGreedy, Exploration
+from caql.agents.radial import radial
+from caql.environments import make_task
+from caql.errors import CaqlError
+from tests.budgeted import Budgeted, Mixed
+
+LOOP = {"warm_up": 20, "steps_per_epoch": 2, "batch_size": 4, "replay_size": 60}
+HIGHS = {"solver": "mip", "backend": "highs", "hidden": (3,), "action_hidden": (3,)}
+AGENTS = {
+    "caql-ga": lambda env: CAQL("MlpPolicy", env, hidden=(4,), action_hidden=(4,), **LOOP),
+    "caql-radial": lambda env: CAQL("MlpPolicy", env, hidden=(4,), action_hidden=(4,), squash="radial", **LOOP),
+    "caql-mip": lambda env: CAQL("MlpPolicy", env, **HIGHS, **LOOP),
+    "qt-opt": lambda env: CAQL("MlpPolicy", env, solver="cem", action_function="none", hidden=(4,), **LOOP),
+    "naf": lambda env: NAF("MlpPolicy", env, hidden=(4,), **LOOP),
+    "ddpg": lambda env: DDPG("MlpPolicy", env, hidden=(4,), **LOOP),
+    "td3": lambda env: TD3("MlpPolicy", env, hidden=(4,), **LOOP),
+    "sac": lambda env: SAC("MlpPolicy", env, hidden=(4,), **LOOP),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", AGENTS)
+def test_no_action_of_whole_episodes_breaks_the_set(name, dtype):
+    env = Budgeted(dtype)
+    model = AGENTS[name](env)
+    model.learn(75)
+    model.training.evaluate(1, 0)
+    observation, _ = env.reset(seed=1)
+    for _ in range(5):
+        observation, *_ = env.step(model.predict(observation)[0])
+        observation, *_ = env.step(model.predict(observation, deterministic=False)[0])
+    assert env.taken > 75 + 10
+    assert env.violations == 0
+    assert model.train_step >= 6
+
+
+def test_the_replay_buffer_holds_what_was_executed_and_the_sets_of_both_states():
+    env = Budgeted()
+    model = AGENTS["ddpg"](env)
+    model.learn(50)
+    data = model.training.replay.data.pick(slice(50))
+    for state, action, sets in (
+        (data.states, data.actions, data.sets),
+        (data.next_states, None, data.next_sets),
+    ):
+        for row in range(50):
+            if action is None and data.continues[row] == 0:
+                continue  # nothing is asked about the actions after the end
+            wanted = make_task(env).set_at(state[row])
+            for column, array in sets.items():
+                np.testing.assert_allclose(array[row], getattr(wanted, column), rtol=1e-6)
+            if action is not None:
+                assert wanted.contains(action[row])
+    pushed = np.abs(data.states[:, 1:4] * data.actions).sum(axis=1) / data.states[:, 4]
+    assert (pushed > 0.99).mean() > 0.5  # at first the noise is as wide as the box: most of it is projected
+
+
+@pytest.mark.parametrize("kind", [tuple, dict])
+def test_choices_with_numbers_come_through_training_in_the_environments_own_form(kind):
+    env = Mixed(kind)
+    model = CAQL("MlpPolicy", env, **HIGHS, **(LOOP | {"warm_up": 10}))
+    model.learn(30)
+    assert set(env.picked) == {1, 2, 3}
+    actions = model.training.replay.data.actions[:30]
+    assert actions.shape == (30, 5)
+    np.testing.assert_array_equal(actions[:, :3], np.eye(3)[np.array(env.picked) - 1])
+    greedy, _ = model.predict(np.zeros(2))
+    assert env.action_space.contains(greedy)
+    batch, _ = model.predict(np.zeros((2, 2)))
+    assert [env.action_space.contains(each) for each in batch] == [True, True]
+    certificate = model.certify(np.zeros(2), solver=model.config.agent.solver)
+    assert certificate.gap <= 1e-4
+    assert sorted(certificate.action[:3]) == [0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["naf", "ddpg", "td3", "sac"])
+def test_the_baselines_take_choices_by_projection(name):
+    env = Mixed()
+    AGENTS[name](env).learn(30)
+    assert len(env.picked) == 30
+
+
+def test_a_discrete_space_is_double_dqn_with_a_proved_maximum():
+    model = CAQL("MlpPolicy", "CartPole-v1", **HIGHS, **LOOP)
+    model.learn(30)
+    states = np.random.default_rng(0).normal(0, 0.3, (20, 4)).astype(np.float32)
+    layers = model.q_layers()
+
+    def q(choice):
+        hidden = np.concatenate([states, np.tile(np.eye(2)[choice], (20, 1))], axis=1)
+        for weights, bias in layers[:-1]:
+            hidden = np.maximum(hidden @ weights + bias, 0)
+        return (hidden @ layers[-1][0] + layers[-1][1])[:, 0]
+
+    best = np.argmax([q(0), q(1)], axis=0)
+    np.testing.assert_array_equal(model.predict(states)[0], best)
+    certificate = model.certify(states, solver=model.config.agent.solver)
+    np.testing.assert_allclose(certificate.value, np.maximum(q(0), q(1)), rtol=1e-5)
+    assert (certificate.gap <= 1e-4).all()
+
+
+def test_whole_numbers_need_a_solver_that_takes_them_or_are_relaxed():
+    with pytest.raises(CaqlError, match=r"'exact' or 'mip'"):
+        CAQL("MlpPolicy", "CartPole-v1")
+    model = CAQL("MlpPolicy", Mixed(), relaxed=True, hidden=(4,), **LOOP)
+    model.learn(30)
+    np.testing.assert_array_equal(model.training.replay.data.actions[:30, :3].sum(axis=1), 1)
+
+
+def test_random_choices_are_uniform_over_what_a_state_admits():
+    class Greedy:
+        def act(self, state):
+            return np.zeros(4, np.float32)
+
+        def explore(self, state, noise):
+            return np.array([1, 0, 0, 0], np.float32) + np.array([0, 0, 0, 1], np.float32) * noise
+
+    choice = (ActionSet.one_of(3) & ActionSet.bounds([0, 0, 0], [1, 1, 0])).at(range(3), 4) & ActionSet.bounds(-1, 1, 4)
+    policy = EpsilonGreedy(Greedy(), Spec(1, choice), 0.4)
+    rng = np.random.default_rng(0)
+    picked = []
+    for noise in rng.standard_normal((2000, 4)).astype(np.float32):
+        action = policy.explore(np.zeros(1), noise)
+        assert action[3] == noise[3]  # the continuous part keeps its Gaussian noise
+        picked.append(int(np.argmax(choice.admissible(action)[:3])))
+    shares = np.bincount(picked, minlength=3) / 2000
+    np.testing.assert_allclose(shares, [0.8, 0.2, 0.0], atol=0.03)
+    assert Exploration(sigma=2.0, decay=0.5, minimum=0.1).epsilon(0) == 1
+    assert Exploration(sigma=2.0, decay=0.5, minimum=0.1).epsilon(3) == 0.25
+    assert Exploration(sigma=2.0, decay=0.5, minimum=0.1).epsilon(9) == 0.1
+
+
+def test_gradients_pass_through_the_edge_of_a_set():
+    rows = ActionSet.linear([[1.0, 1.0]], high=0.5) & ActionSet.bounds(-1, 1, 2)
+    spec = Spec(1, rows.map(lambda array: jax.numpy.asarray(array, jax.numpy.float32)))
+    outside = jax.numpy.array([[0.9, 0.8]])
+    np.testing.assert_allclose(jax.grad(lambda a: spec.inside(a, None).sum())(outside), 1.0)
+    raw = jax.numpy.array([[1.5, 1.0], [-0.2, 0.3], [0.0, 0.0], [4.0, -4.0]])
+    slopes = jax.vmap(jax.jacobian(lambda r: radial(spec.action_set, spec.action_set, r[None])[0]))(raw)
+    assert np.isfinite(slopes).all()
+    assert (np.abs(np.linalg.det(slopes[jax.numpy.array([0, 1])])) > 1e-3).all()
+
+
+def test_radial_squashing_fills_the_set_and_never_leaves_it():
+    rows = ActionSet.linear([[1.0, 2.0], [-1.0, 0.5]], high=[0.4, 0.9]) & ActionSet.bounds(-1, 1, 2)
+    box = ActionSet.box(rows.low, rows.high)
+    raw = np.random.default_rng(0).normal(0, 3, (2000, 2))
+    actions = radial(rows, box, raw)
+    heights = np.array([[1.0, 2.0], [-1.0, 0.5]]) @ actions.T
+    assert (np.array([0.4, 0.9]) + 1e-9 >= heights.T).all()
+    assert (np.abs(actions) <= 1 + 1e-9).all()
+    assert (heights.max(axis=1) > np.array([0.39, 0.89])).all()
+    assert (actions.min(axis=0) < -0.99).all()
+    wider = ActionSet.linear([[1.0, 2.0], [-1.0, 0.5]], high=[1.5, 1.2]) & ActionSet.bounds(-1, 1, 2)
+    traced = radial(wider.map(jax.numpy.asarray), box.map(jax.numpy.asarray), jax.numpy.asarray(raw))
+    np.testing.assert_allclose(traced, radial(wider, box, raw), atol=1e-5)
+    with pytest.raises(CaqlError, match="inequalities in the actions alone"):
+        CAQL("MlpPolicy", "CartPole-v1", **HIGHS, squash="radial")
+
+
+def test_a_box_is_left_as_it_is():
+    spec = Spec(1, make_box([-1.0], [1.0]))
+    assert not spec.constrained
+    actions = jax.numpy.array([[3.0]])
+    assert spec.inside(actions, None) is actions

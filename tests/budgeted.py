@@ -1,0 +1,79 @@
+"""Small environments whose admissible actions are counted: budgets, choices, mixed spaces."""
+
+import gymnasium as gym
+import numpy as np
+
+from caql.actions import ActionSet
+
+
+class Budgeted(gym.Env):
+    """Three pushes on a point; w and the limits change with every step, and so do the admissible pushes.
+
+        |w_1 a_1| + |w_2 a_2| + |w_3 a_3| <= limit(x),    a_1 >= least(x)
+
+    `violations` counts the actions that broke either, without any tolerance.
+    """
+
+    def __init__(self, dtype=np.float32, steps=25):
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (5,), dtype)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (3,), dtype)
+        self.dtype, self.steps = dtype, steps
+        self.violations = self.taken = 0
+
+    def action_set(self, observation):
+        x = np.atleast_2d(np.asarray(observation, np.float64))
+        least = np.concatenate([-x[:, 4:] / 8, np.full((len(x), 2), -np.inf)], axis=1)
+        return ActionSet.absolute_budget(x[:, 1:4], x[:, 4]) & ActionSet.bounds(least, np.inf)
+
+    def observe(self):
+        self.x = np.concatenate([[self.place], self.np_random.normal(0, 2, 3), self.np_random.uniform(0.2, 2, 1)])
+        self.x = self.x.astype(self.dtype)
+        return self.x
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.t = 0.0, 0
+        return self.observe(), {}
+
+    def step(self, action):
+        assert action.dtype == self.dtype
+        assert action.shape == (3,)
+        exact, x = action.astype(np.float64), self.x.astype(np.float64)
+        within = np.abs(x[1:4] * exact).sum() <= x[4] and exact[0] >= -x[4] / 8 and (np.abs(exact) <= 1).all()
+        self.violations += not within
+        self.taken += 1
+        self.place += float(exact.sum())
+        self.t += 1
+        return self.observe(), -abs(self.place - 2), abs(self.place) > 12, self.t == self.steps, {}
+
+
+class Mixed(gym.Env):
+    """A choice with a strength, as a Tuple or a Dict; remembers whether each action belonged to the space."""
+
+    observation_space = gym.spaces.Box(-9, 9, (2,))
+
+    def __init__(self, kind=tuple):
+        parts = gym.spaces.Discrete(3, start=1), gym.spaces.Box(-1.0, 1.0, (2,))
+        self.action_space = gym.spaces.Tuple(parts) if kind is tuple else gym.spaces.Dict(pick=parts[0], how=parts[1])
+        self.kind, self.picked = kind, []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.np_random.normal(size=2).astype(np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        pick, how = action if self.kind is tuple else (action["pick"], action["how"])
+        self.picked.append(int(pick))
+        self.t += 1
+        reward = float(pick == 2) - float(np.abs(how).sum())
+        return self.np_random.normal(size=2).astype(np.float32), reward, False, self.t == 10, {}
+
+
+class Closing(Budgeted):
+    """The budget is negative after a while: no action is admissible any more."""
+
+    def action_set(self, observation):
+        limit = 1.0 if self.t < 4 else -1.0
+        return ActionSet.linear(np.ones((1, 3)), high=limit) & ActionSet.linear(np.ones((1, 3)), low=0.0)

@@ -10,8 +10,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 ORDER = [
     {"errors"},
     {"networks", "actions"},
-    {"bounds", "optimisers", "replay", "action_ranges", "action_sets", "tasks", "losses", "network_files"},
-    {"task_actions"},
+    {"bounds", "optimisers", "replay", "action_ranges", "action_sets", "answers", "tasks", "losses", "network_files"},
+    {"task_actions", "task_names"},
     {"environments"},
     {"maxq"},
     {"targets"},

@@ -46,7 +46,7 @@ def test_labels_by_hand_for_a_linear_q():
     agent = CAQL(CAQLConfig(hidden=(), solver=GradientAscent(iterations=50)), SPEC)
     state = agent.init(KEY)
     state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.5)), target=linear_q(agent, state, 2.0))
-    batch = Batch(*(column[0] for column in batches()))._replace(continues=np.arange(ROWS, dtype=np.float32) % 2)
+    batch = batches().pick(0)._replace(continues=np.arange(ROWS, dtype=np.float32) % 2)
     question = agent.ask(state, batch)
     solution = agent.solve(question.problem, KEY)
     np.testing.assert_allclose(solution.actions[:, 0], 1.0)
@@ -63,7 +63,7 @@ def test_clipped_double_q_takes_the_smaller_target():
         target=linear_q(agent, state, 2.0),
         second_target=linear_q(agent, state, 1.5),
     )
-    batch = Batch(*(column[0] for column in batches()))
+    batch = batches().pick(0)
     question = agent.ask(state, batch)
     labels = agent.targets.answer(question, agent.solve(question.problem, KEY)).labels
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * 1.5, rtol=1e-5)
@@ -73,11 +73,11 @@ def test_targets_follow_softly_and_the_second_is_copied():
     agent = CAQL(CAQLConfig(hidden=(4,), clipped_double_q=True, second_target_every=2, target_rate=0.25), SPEC)
     start = agent.init(KEY)
     first = np.asarray(start.q.vector)
-    one, _ = agent.update(start, Batch(*(column[:1] for column in batches())), KEY)
+    one, _ = agent.update(start, batches().pick(slice(1)), KEY)
     q = np.asarray(one.q.vector)
     np.testing.assert_allclose(np.asarray(one.target), first + 0.25 * (q - first), rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(np.asarray(one.second_target), first)
-    two, _ = agent.update(one, Batch(*(column[1:2] for column in batches())), KEY)
+    two, _ = agent.update(one, batches().pick(slice(1, 2)), KEY)
     np.testing.assert_array_equal(np.asarray(two.second_target), np.asarray(two.q.vector))
 
 
@@ -109,7 +109,7 @@ def test_a_clipped_action_function_can_die_and_the_others_cannot():
             q=state.q._replace(vector=linear_q(agent, state, -1.0)),
             action_function=state.action_function._replace(vector=function),
         )
-        after, _ = agent.update(state, Batch(*(column[:1] for column in batches())), KEY)
+        after, _ = agent.update(state, batches().pick(slice(1)), KEY)
         moved[how] = float(after.action_function.vector[-1]) - 1.5
     assert moved["clip"] == 0
     assert moved["tanh"] < 0
@@ -160,8 +160,9 @@ def test_actor_expert_fits_the_maximisers():
     answer = Answer(jnp.zeros(8), jnp.zeros(8), jnp.full((8, 1), 0.7), jnp.zeros(8, jnp.int8))
     vector = state.action_function.vector
     states = jnp.zeros((8, 2))
+    batch = batches().pick(0)._replace(next_states=states)
     for _ in range(300):
-        gradient = jax.grad(lambda v: agent.action_function.loss(v, states, None, answer).mean())(vector)
+        gradient = jax.grad(lambda v: agent.action_function.loss(v, batch, None, answer).mean())(vector)
         vector = vector - 0.01 * jnp.clip(gradient, -1, 1)
     after = agent.action_function.guess(vector, states[:1])
     assert abs(float(after[0, 0]) - 0.7) < abs(float(before[0, 0]) - 0.7)

@@ -60,6 +60,15 @@ def test_a_function_of_observations_and_the_environments_own_method_through_wrap
     assert "low" in own.sets.varying
 
 
+def test_bounds_alone_are_a_box_like_any_other():
+    task = make_task(Plain(), action_set=ActionSet.bounds([-1, -0.5, 0], [0, 0.5, 0.5]))
+    assert task.actions is None
+    np.testing.assert_array_equal(task.low, [-1, -0.5, 0])
+    assert make_task(task) is task
+    with pytest.raises(CaqlError, match="is a task already"):
+        make_task(task, 0.5)
+
+
 def test_a_set_given_by_the_user_takes_the_place_of_the_environments():
     assert not make_task(Budgeted(), action_set=SHARED).depends_on_state
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from caql.agents.caql import CAQLConfig
+from caql.agents.policies import Exploration
 from caql.config import RunConfig
 from caql.maxq.solvers import make_solver
 from caql.runs.curves import smooth
@@ -36,3 +37,10 @@ def test_pendulum_is_swung_up(solver, seed):
 
 def test_hopper_hops():
     assert steps_to_reach(RunConfig("Hopper", train_steps=60_000), 200) is not None
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_cartpole_is_balanced_with_a_proved_choice(seed):
+    agent = CAQLConfig(solver=make_solver("exact"), target_rate=0.01, exploration=Exploration(decay=0.98, minimum=0.02))
+    loop = {"train_steps": 15_000, "steps_per_epoch": 50, "warm_up": 500, "evaluate_every": 500}
+    assert steps_to_reach(RunConfig("CartPole-v1", agent=agent, seed=seed, **loop), 195) is not None

@@ -12,11 +12,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -25,64 +23,22 @@ from caql.action_ranges import ActionRange as ActionRange
 from caql.action_ranges import restrict, round_inward
 from caql.action_sets import StateSets, named_set
 from caql.actions import ActionSet, make_box
+from caql.answers import Misbehaviour as Misbehaviour
+from caql.answers import flag, number, shown, told
 from caql.errors import CaqlError, nearest
-from caql.task_actions import TaskActions, find_action_set
+from caql.task_actions import TaskActions, find_action_set, join_for_all
+from caql.task_names import OWN_TASKS, PaperTask
+from caql.task_names import TASKS as TASKS
+from caql.task_names import episode_limit as episode_limit
+from caql.task_names import known_task as known_task
+from caql.task_names import paper_task as paper_task
 from caql.tasks import constrained
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-PAPER_STEPS = 200
-"""Steps of an episode in the paper's six tasks, and by default in the others that have a name here."""
 LONG_EPISODE = 100_000
 """Steps after which an episode with no limit is remarked on."""
-
-
-class Misbehaviour(CaqlError):
-    """The environment raised an error, or answered with something that nothing can be learned from."""
-
-
-class PaperTask(NamedTuple):
-    """One of the paper's benchmarks: its Gymnasium id, constructor arguments and tested ranges (Table 6)."""
-
-    id: str
-    arguments: dict[str, Any]
-    ranges: tuple[float, ...]
-
-
-TASKS = {
-    "Pendulum": PaperTask("Pendulum-v1", {}, (2.0, 1.0, 0.66)),
-    "Hopper": PaperTask("Hopper-v4", {}, (1.0, 0.5, 0.25)),
-    "Walker2D": PaperTask("Walker2d-v4", {}, (1.0, 0.5, 0.25)),
-    "HalfCheetah": PaperTask("HalfCheetah-v4", {}, (1.0, 0.5, 0.25)),
-    # Gym's version 2 reported contact forces; only with them does an Ant have the paper's 111 observations.
-    "Ant": PaperTask("Ant-v4", {"use_contact_forces": True}, (1.0, 0.5, 0.25, 0.1)),
-    "Humanoid": PaperTask("Humanoid-v4", {}, (0.4, 0.25, 0.1)),
-}
-
-
-def paper_task(name: str) -> str | None:
-    """The paper's spelling of a task name, whatever the case, or None."""
-    return {known.lower(): known for known in TASKS}.get(name.lower())
-
-
-OWN_TASKS = {"Microgrid": "caql.tasks.microgrid", "Platform": "caql.tasks.platform"}
-"""Environments of this package: name of the class -> its module."""
-
-
-def known_task(name: str) -> str | None:
-    """The spelling of a task that has a name here (the paper's, constrained, our own), whatever the case, or None."""
-    return {known.lower(): known for known in (*TASKS, *constrained.PROBLEMS, *OWN_TASKS)}.get(name.lower())
-
-
-def episode_limit(task: Any, episode_steps: int | None) -> int | None:
-    """What `episode_steps` means for a task: 0 is 200 steps for a task with a name here, else no limit of ours.
-
-    Returns the number of steps, or None where the environment's own limit counts.
-    """
-    if episode_steps == 0:
-        return PAPER_STEPS if isinstance(task, str) and known_task(task) else None
-    return episode_steps
 
 
 @contextlib.contextmanager
@@ -148,8 +104,9 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             raise CaqlError(f"episode_steps = {episode_steps} must be at least 1")
         given = find_action_set(env, action_set)
         self.actions: TaskActions | None = None
-        if given is None and isinstance(getattr(env, "action_space", None), gym.spaces.Box):
-            self.action_set = self._make_box(_box(env, "action_space"), action_range)
+        bounds = given if isinstance(given, ActionSet) and given.is_box else None
+        if isinstance(getattr(env, "action_space", None), gym.spaces.Box) and given is bounds:
+            self.action_set = self._make_box(_box(env, "action_space"), action_range, bounds)
         else:
             self.actions = TaskActions(env.action_space, action_range, given, lambda: env.reset(seed=0)[0])
             self.action_set = self.actions.action_set
@@ -169,9 +126,12 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         self._tiny = np.full(self.observation_size, 1e-30, np.float32)
         self._tiny_action = np.full(len(self.low), 1e-30, np.float64 if self.actions else self._low.dtype)
 
-    def _make_box(self, space: gym.spaces.Box, action_range: ActionRange) -> ActionSet:
+    def _make_box(self, space: gym.spaces.Box, action_range: ActionRange, bounds: ActionSet | None) -> ActionSet:
         """The agents' box, and what `step` needs to bring an action into the space."""
         low, high = restrict(space, action_range)
+        if bounds is not None:
+            joined = join_for_all(bounds, ActionSet.box(low, high))
+            low, high = joined.low, joined.high
         self._single = space.dtype == np.float32
         self.shape, self.dtype = space.shape, space.dtype
         self._low, self._high = self._bounds(low, high, action_range)
@@ -224,9 +184,9 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         try:
             answer = self.env.reset(seed=seed, options=options)
         except Exception as problem:
-            raise Misbehaviour(f"reset raised {_told(problem)}") from problem
+            raise Misbehaviour(f"reset raised {told(problem)}") from problem
         if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise Misbehaviour(f"reset returned {_shown(answer)}; it must return an observation and a dictionary")
+            raise Misbehaviour(f"reset returned {shown(answer)}; it must return an observation and a dictionary")
         return self._seen(answer[0]), answer[1]
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -235,23 +195,23 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         try:
             answer = self.env.step(inside)
         except Exception as problem:
-            raise Misbehaviour(f"step raised {_told(problem)}") from problem
+            raise Misbehaviour(f"step raised {told(problem)}") from problem
         try:
             observation, reward, terminated, truncated, info = answer
         except (TypeError, ValueError) as problem:
             raise Misbehaviour(
-                f"step returned {_shown(answer)}; it must return observation, reward, terminated, truncated, info"
+                f"step returned {shown(answer)}; it must return observation, reward, terminated, truncated, info"
             ) from problem
-        number = float(reward) if isinstance(reward, float) else _number(reward)
-        if not math.isfinite(number):
-            raise Misbehaviour(f"the environment gave a non-finite reward, {number}")
-        ended = terminated if isinstance(terminated, bool) else _flag("terminated", terminated)
-        cut = truncated if isinstance(truncated, bool) else _flag("truncated", truncated)
+        amount = float(reward) if isinstance(reward, float) else number(reward)
+        if not math.isfinite(amount):
+            raise Misbehaviour(f"the environment gave a non-finite reward, {amount}")
+        ended = terminated if isinstance(terminated, bool) else flag("terminated", terminated)
+        cut = truncated if isinstance(truncated, bool) else flag("truncated", truncated)
         if self.elapsed == self.episode_steps and not ended:
             cut = True
         if self.elapsed == self._remark_at and not (ended or cut):
             self._remark()
-        return self._seen(observation), number, ended, cut, info
+        return self._seen(observation), amount, ended, cut, info
 
     def _seen(self, observation: Any) -> Array:
         """The observation's vector; where actions depend on the state, that is the state from now on."""
@@ -264,7 +224,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         """The closest admissible action of the present state, as the environment wants it."""
         vector = np.asarray(action, np.float64)
         if not math.isfinite(vector.dot(self._tiny_action)):
-            raise Misbehaviour(f"the action {_shown(action)} for this step is not a number")
+            raise Misbehaviour(f"the action {shown(action)} for this step is not a number")
         with _told_of_sets():
             actions.executed = actions.admissible(vector)
         return actions.decode(actions.executed)
@@ -283,7 +243,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         """
         inside: Array = np.minimum(np.maximum(action, self._low), self._high)
         if not math.isfinite(inside.dot(self._tiny_action)):
-            raise Misbehaviour(f"the action {_shown(action)} for this step is not a number")
+            raise Misbehaviour(f"the action {shown(action)} for this step is not a number")
         if inside.dtype != self.dtype or inside.shape != self.shape:
             whole = np.rint(inside) if self.dtype.kind in "iub" else inside
             inside = whole.astype(self.dtype).reshape(self.shape)
@@ -295,18 +255,18 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             state = np.array(observation, np.float32)
         except (TypeError, ValueError, OverflowError) as problem:
             raise Misbehaviour(
-                f"the environment gave {_shown(observation)} as its observation, not numbers"
+                f"the environment gave {shown(observation)} as its observation, not numbers"
             ) from problem
         if state.shape != self.observation_shape:
             raise Misbehaviour(
-                f"the environment gave {_shown(observation)} as its observation, of shape {state.shape}; "
+                f"the environment gave {shown(observation)} as its observation, of shape {state.shape}; "
                 f"its observation_space has {self.observation_shape}"
             )
         if state.ndim != 1:
             state = state.reshape(-1)
         if not math.isfinite(state.dot(self._tiny)):
             raise Misbehaviour(
-                f"the environment gave a non-finite observation (or beyond float32), {_shown(observation)}"
+                f"the environment gave a non-finite observation (or beyond float32), {shown(observation)}"
             )
         return state
 
@@ -327,7 +287,7 @@ def _told_of_sets() -> Iterator[None]:
     except CaqlError as problem:
         raise Misbehaviour(str(problem)) from problem
     except Exception as problem:  # the user's function may raise anything
-        raise Misbehaviour(f"action_set raised {_told(problem)}") from problem
+        raise Misbehaviour(f"action_set raised {told(problem)}") from problem
 
 
 def _box(env: Any, name: str) -> gym.spaces.Box:
@@ -338,41 +298,6 @@ def _box(env: Any, name: str) -> gym.spaces.Box:
     if math.prod(space.shape) == 0:
         raise CaqlError(f"{name} has shape {space.shape}, which holds no number")
     return space
-
-
-def _shown(value: Any) -> str:
-    """A value in a few words."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _told(problem: Exception) -> str:
-    """An environment's error with the line that raised it."""
-    last = traceback.extract_tb(problem.__traceback__)[-1]
-    words = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {words} ({Path(last.filename).name}, line {last.lineno})"
-
-
-def _number(reward: Any) -> float:
-    """A reward that is not a Python float: any single real number, also in an array of shape (1,)."""
-    try:
-        found = np.asarray(reward)
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.size != 1 or found.dtype.kind not in "fiub":
-        raise Misbehaviour(f"the environment gave {_shown(reward)} as its reward; it must be one number")
-    return float(found.reshape(())[()])
-
-
-def _flag(name: str, value: Any) -> bool:
-    """A flag that is not a Python bool: NumPy's, or the numbers 0 and 1."""
-    try:
-        found = np.asarray(value)
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.size != 1 or found.dtype.kind not in "iub" or found.reshape(())[()] not in (0, 1):
-        raise Misbehaviour(f"the environment gave {name} = {_shown(value)}; it must be True or False")
-    return bool(found.reshape(())[()])
 
 
 def stored_task(task: str, place: object, trust: bool) -> str:
@@ -409,6 +334,12 @@ def make_task(
     if action_set is None and isinstance(task, str) and known_task(task) in constrained.PROBLEMS:
         action_set = constrained.PROBLEMS[str(known_task(task))].action_set
     limit = episode_limit(task, episode_steps)
+    if isinstance(task, Task):
+        if not (action_range is None and limit is None and action_set is None):
+            raise CaqlError(
+                "env is a task already, with its range, episode length and action set; give all of them to make_task"
+            )
+        return task
     env = _make(task, own_limit=limit is None) if isinstance(task, str) else task
     if not isinstance(env, gym.Env):
         many = f" with {env.num_envs} environments" if hasattr(env, "num_envs") else ""

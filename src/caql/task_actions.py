@@ -43,10 +43,7 @@ class TaskActions:
         self.sets: StateSets | None = None
         self._shared: ActionSet | None = None
         if given is None or isinstance(given, ActionSet):
-            self._shared = own if given is None else _joined(given, own)
-            conflict = self._shared.conflict()
-            if conflict is not None:
-                raise CaqlError(conflict)
+            self._shared = own if given is None else join_for_all(given, own)
             hull = self._shared
         else:
             self.sets = StateSets(given, own, first())
@@ -124,12 +121,17 @@ def _narrowed(flat: FlatSpace, action_range: ActionRange) -> ActionSet:
     return flat.action_set & ActionSet.bounds(*restrict(flat.space, action_range))
 
 
-def _joined(given: ActionSet, own: ActionSet) -> ActionSet:
+def join_for_all(given: ActionSet, own: ActionSet) -> ActionSet:
+    """A set for all states joined with the action space's own; `CaqlError` if it does not fit or leaves no action."""
     check_set(given, own.size)
     if given.states is not None:
         raise CaqlError(f"action_set is for {given.states} states; give one set for all, or a function of observations")
     check_width(given, own)
-    return given & own
+    joined = given & own
+    conflict = joined.conflict()
+    if conflict is not None:
+        raise CaqlError(conflict)
+    return joined
 
 
 def find_action_set(env: Any, given: Any) -> Given | None:

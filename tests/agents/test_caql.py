@@ -55,7 +55,7 @@ def test_labels_by_hand_for_a_linear_q():
     agent = CAQL(CAQLConfig(hidden=(), solver=GradientAscent(iterations=50)), SPEC)
     state = agent.init(KEY)
     state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.5)), target=linear_q(agent, state, 2.0))
-    batch = Batch(*(column[0] for column in batches()))._replace(continues=np.arange(ROWS, dtype=np.float32) % 2)
+    batch = batches().pick(0)._replace(continues=np.arange(ROWS, dtype=np.float32) % 2)
     question = agent.ask(state, batch)
     solution = agent.solve(question.problem, KEY)
     np.testing.assert_allclose(solution.actions[:, 0], 1.0)
@@ -72,7 +72,7 @@ def test_clipped_double_q_takes_the_smaller_target():
         target=linear_q(agent, state, 2.0),
         second_target=linear_q(agent, state, 1.5),
     )
-    batch = Batch(*(column[0] for column in batches()))
+    batch = batches().pick(0)
     question = agent.ask(state, batch)
     solution = agent.solve(question.problem, KEY)
     labels = agent.targets.answer(agent._context(state, batch), question, solution).labels
@@ -106,11 +106,11 @@ def test_targets_follow_softly_and_the_second_is_copied():
     agent = CAQL(CAQLConfig(hidden=(4,), clipped_double_q=True, second_target_every=2, target_rate=0.25), SPEC)
     start = agent.init(KEY)
     first = np.asarray(start.q.vector)
-    one, _ = agent.update(start, Batch(*(column[:1] for column in batches())), KEY)
+    one, _ = agent.update(start, batches().pick(slice(1)), KEY)
     q = np.asarray(one.q.vector)
     np.testing.assert_allclose(np.asarray(one.target), first + 0.25 * (q - first), rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(np.asarray(one.second_target), first)
-    two, _ = agent.update(one, Batch(*(column[1:2] for column in batches())), KEY)
+    two, _ = agent.update(one, batches().pick(slice(1, 2)), KEY)
     np.testing.assert_array_equal(np.asarray(two.second_target), np.asarray(two.q.vector))
 
 
@@ -142,7 +142,7 @@ def test_a_clipped_action_function_can_die_and_the_others_cannot():
             q=state.q._replace(vector=linear_q(agent, state, -1.0)),
             action_function=state.action_function._replace(vector=function),
         )
-        after, _ = agent.update(state, Batch(*(column[:1] for column in batches())), KEY)
+        after, _ = agent.update(state, batches().pick(slice(1)), KEY)
         moved[how] = float(after.action_function.vector[-1]) - 1.5
     assert moved["clip"] == 0
     assert moved["tanh"] < 0
@@ -191,7 +191,8 @@ def test_actor_expert_fits_the_maximisers():
     answer = Answer(jnp.zeros(8), jnp.zeros(8), jnp.full((8, 1), 0.7), jnp.zeros(8, jnp.int8))
     vector = state.action_function.vector
     states = jnp.zeros((8, 2))
-    slope = jax.jit(jax.grad(lambda v: agent.action_function.loss(v, states, None, answer).mean()))
+    batch = batches().pick(0)._replace(next_states=states)
+    slope = jax.jit(jax.grad(lambda v: agent.action_function.loss(v, batch, None, answer).mean()))
     for _ in range(300):
         vector = vector - 0.01 * jnp.clip(slope(vector), -1, 1)
     after = agent.action_function.guess(vector, states[:1])
@@ -208,7 +209,7 @@ def stochastic_by_hand(spec):
 def test_the_likelihood_by_hand_in_half_widths_of_the_range():
     function, vector = stochastic_by_hand(Spec(2, make_box([-1.0], [3.0])))
     answer = Answer(jnp.zeros(2), jnp.zeros(2), jnp.array([[2.0], [-1.0]]), jnp.full(2, SOLVED, jnp.int8))
-    loss = function.loss(vector, jnp.zeros((2, 2)), None, answer)
+    loss = function.loss(vector, at_rest(2), None, answer)
     # The maximisers 2 and -1 are 0.5 and -1 half-widths from the centre.
     expected = [0.5 * ((u - math.tanh(0.3)) * math.e) ** 2 - 1 for u in (0.5, -1.0)]
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
@@ -218,10 +219,10 @@ def test_rows_without_a_maximiser_are_not_imitated():
     function, vector = stochastic_by_hand(SPEC)
     provenance = jnp.array([SOLVED, BOUNDED, EXTRAPOLATED], jnp.int8)
     answer = Answer(jnp.zeros(3), jnp.zeros(3), jnp.full((3, 1), 0.9), provenance)
-    loss = function.loss(vector, jnp.zeros((3, 2)), None, answer)
+    loss = function.loss(vector, at_rest(3), None, answer)
     assert loss[0] == loss[2] != 0
     assert loss[1] == 0
-    gradient = jax.grad(lambda v: function.loss(v, jnp.zeros((3, 2)), None, answer)[1])(vector)
+    gradient = jax.grad(lambda v: function.loss(v, at_rest(3), None, answer)[1])(vector)
     assert not np.asarray(gradient).any()
 
 
@@ -240,7 +241,7 @@ def test_the_hinge_loss_uses_the_learned_penalty():
     agent = CAQL(CAQLConfig(hidden=(), loss="hinge", hinge_penalty=3.0, hinge_penalty_learning_rate=0.1), SPEC)
     state = agent.init(KEY)
     state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.0)), hinge_penalty=jnp.float32(5.0))
-    ended = Batch(*(column[:1] for column in batches(continues=0.0)))
+    ended = batches(continues=0.0).pick(slice(1))
     after, statistics = agent.update(state, ended, KEY)
     # Q is zero and the label the reward: lambda (r)+.
     violation = float(np.mean(np.maximum(ended.rewards, 0)))
@@ -255,14 +256,14 @@ def test_dual_labels_of_the_action_function_are_the_bound():
         config = CAQLConfig(hidden=(4,), action_hidden=(), action_labels=kind, solver=GradientAscent(iterations=50))
         agent = CAQL(config, SPEC)
         state = agent.init(KEY)
-        question = agent.ask(state, Batch(*(column[0] for column in batches())))
+        question = agent.ask(state, batches().pick(0))
         labels = {
             "primal": agent.solve(question.problem, KEY).values,
             "dual": dual_bound(question.problem.network, SPEC.action_set),
         }
         guessed = folded_value(question.problem.network, question.problem.warm_start)
         expected = float(jnp.mean((labels[kind] - guessed) ** 2))
-        _, statistics = agent.update(state, Batch(*(column[:1] for column in batches())), KEY)
+        _, statistics = agent.update(state, batches().pick(slice(1)), KEY)
         losses[kind] = float(statistics["action_loss"])
         assert losses[kind] == pytest.approx(expected, rel=1e-4)
     assert losses["dual"] > 1.01 * losses["primal"]

@@ -327,7 +327,7 @@ SUBSETS = [
 )
 def test_every_subset_of_stages_takes_a_step_and_accounts_for_every_row(solver, loss):
     batch = random_batch(rows=16)
-    batches = Batch(*(np.stack([column, column]) for column in batch))
+    batches = batch.pick(np.array([range(len(batch.rewards))] * 2))
     for chosen in SUBSETS:
         agent = CAQL(CAQLConfig(solver=solver, hidden=(6,), action_hidden=(6,), loss=loss, **chosen), Spec(N, BOX))
         state = agent.init(KEY)
@@ -347,7 +347,7 @@ def test_every_subset_of_stages_takes_a_step_and_accounts_for_every_row(solver, 
 
 
 def test_a_learned_hinge_penalty_rises_while_rows_are_violated():
-    batches = Batch(*(column[None] for column in random_batch(rows=16)))
+    batches = random_batch(rows=16).pick(None)
     config = CAQLConfig(loss="hinge", hinge_penalty=0.5, hinge_penalty_learning_rate=0.1, hidden=(6,))
     agent = CAQL(config, Spec(N, BOX))
     state, statistics = agent.update(agent.init(KEY), batches, KEY)
@@ -356,7 +356,7 @@ def test_a_learned_hinge_penalty_rises_while_rows_are_violated():
 
 
 def test_schedules_count_epochs_not_training_steps():
-    batches = Batch(*(np.stack([column] * 4) for column in random_batch(rows=16)))
+    batches = random_batch(rows=16).pick(np.array([range(16)] * 4))
     config = CAQLConfig(hidden=(6,), cluster_radius=0.5, cluster_decay=0.9)
     agent = CAQL(config, Spec(N, BOX, epoch_steps=4))
     state, first = agent.update(agent.init(KEY), batches, KEY)
@@ -366,7 +366,7 @@ def test_schedules_count_epochs_not_training_steps():
 
 
 def test_an_audit_measures_and_changes_no_weights():
-    batches = Batch(*(np.stack([column] * 4) for column in random_batch(rows=16)))
+    batches = random_batch(rows=16).pick(np.array([range(16)] * 4))
     solver = GradientAscent(iterations=1, step_size=0.01)
     states = []
     for audit in (0, 8):

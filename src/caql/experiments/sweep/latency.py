@@ -18,7 +18,6 @@ import numpy as np
 
 from caql.maxq.problem import Problem, Solution
 from caql.maxq.solvers import make_solver
-from caql.replay import Batch
 from caql.runs.checkpoints import write_atomically
 from caql.runs.progress import Silent
 from caql.runs.training import Epoch, Training
@@ -69,7 +68,7 @@ class Probe(Silent):
 
     def _measure(self, training: Training) -> dict[str, Any]:
         batches = training.replay.sample(np.random.default_rng(training.train_step), 1, training.config.batch_size)
-        batch = Batch(*(column[0] for column in batches))
+        batch = batches.pick(0)
         problem = training.agent.ask(training.state, batch).problem._replace(mask=None)
         found: dict[str, dict[str, float]] = {"milliseconds": {}, "work": {}}
         for name, solver in self.solvers.items():

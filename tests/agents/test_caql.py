@@ -28,6 +28,11 @@ KEY = jax.random.key(0)
 STEPS, ROWS = 3, 16
 
 
+def at_rest(rows):
+    """Transitions whose next states are all zero."""
+    return batches().pick(0)._replace(next_states=jnp.zeros((rows, 2)))
+
+
 def batches(seed=0, continues=1.0):
     rng = np.random.default_rng(seed)
 

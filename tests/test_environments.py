@@ -84,6 +84,26 @@ def test_actions_arrive_in_the_spaces_own_type_and_shape(space, asked, given):
     assert space.contains(env.given)
 
 
+def test_what_an_agent_may_choose_lies_inside_a_float64_space():
+    task = make_task(Echo(gym.spaces.Box(-0.1, 0.1, (1,), np.float64)))
+    assert -0.1 <= task.low.astype(np.float64) < task.high.astype(np.float64) <= 0.1
+    narrowed = make_task(Echo(gym.spaces.Box(-1.0, 1.0, (1,), np.float64)), 0.1)
+    assert -0.1 <= narrowed.low.astype(np.float64) < narrowed.high.astype(np.float64) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "lower", "upper"),
+    [
+        (np.float32, -0.1, 0.1, -0.09999999403953552, 0.09999999403953552),
+        (np.float16, 0.1, 0.3, 0.10003662109375, 0.2998046875),
+        (np.float64, -0.1, 0.1, -0.1, 0.1),
+        (np.int8, -1.5, 2.5, -1, 2),
+    ],
+)
+def test_bounds_by_hand(dtype, low, high, lower, upper):
+    assert round_inward(np.array([low]), np.array([high]), dtype) == (lower, upper)
+
+
 FORMATS = [np.float16, np.float32, np.float64, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64]
 
 

@@ -5,14 +5,13 @@
     python -m tests.runs.kill_storm FIRST COUNT [FOLDER [OPTIONS OF caql train ...]]
 """
 
-import os
+import contextlib
 import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,14 +40,19 @@ class Outcome:
     differences: list[str] = field(default_factory=list)
 
 
-def start(folder: Path, resume: bool, arguments: list[str]) -> subprocess.Popen:
-    log = (folder.parent / f"{folder.name}.log").open("ab")
-    with log:
-        return subprocess.Popen(
-            [*COMMAND, *arguments, "--out", str(folder), *(["--resume"] if resume else [])],
-            stdout=log,
-            stderr=subprocess.STDOUT,
+@contextlib.contextmanager
+def running(folder: Path, arguments: list[str]) -> Iterator[subprocess.Popen]:
+    """A process that trains in `folder`, from its start or its checkpoint; killed (-9) at the end of the block."""
+    resume = ["--resume"] if (folder / "config.json").exists() else []
+    with (folder.parent / f"{folder.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments, "--out", str(folder), *resume], stdout=log, stderr=subprocess.STDOUT
         )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def newest_step(folder: Path) -> int:
@@ -113,25 +117,23 @@ def storm(seed: int, folder: Path, whole: Path, arguments: list[str] = TINY, kil
     rng, outcome = random.Random(seed), Outcome(seed)
     for _ in range(kills):
         words, now = moment(rng, folder)
-        process = start(folder, (folder / "config.json").exists(), arguments)
-        end = time.monotonic() + SLOWEST
-        while process.poll() is None and not now() and time.monotonic() < end:
-            time.sleep(0.0005)
-        if process.poll() is not None:
-            outcome.story.append(f"ended before it could be killed ({words})")
-            break
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        with running(folder, arguments) as process:
+            end = time.monotonic() + SLOWEST
+            while process.poll() is None and not now() and time.monotonic() < end:
+                time.sleep(0.0005)
+            if process.poll() is not None:
+                outcome.story.append(f"ended before it could be killed ({words})")
+                break
         outcome.kills += 1
         outcome.story.append(f"killed: {words}, newest checkpoint {newest_step(folder)}")
         if rng.random() < 0.5 and (spoilt := damage(rng, folder)):
             outcome.damaged += 1
             outcome.story.append(f"damaged: {spoilt}")
     if not is_finished(folder):
-        process = start(folder, (folder / "config.json").exists(), arguments)
-        if process.wait(SLOWEST) != 0:
-            outcome.differences.append(f"the last process ended with status {process.returncode}")
-            return outcome
+        with running(folder, arguments) as process:
+            if process.wait(SLOWEST) != 0:
+                outcome.differences.append(f"the last process ended with status {process.returncode}")
+                return outcome
     outcome.differences += compare(folder, whole)
     return outcome
 
@@ -173,8 +175,10 @@ def main() -> None:
         root = Path(sys.argv[3]) if len(sys.argv) > 3 else Path(temporary)
         whole = root / "whole"
         whole.parent.mkdir(parents=True, exist_ok=True)
-        if not is_finished(whole) and start(whole, (whole / "config.json").exists(), arguments).wait(SLOWEST) != 0:
-            sys.exit(f"the whole run failed; see {whole}.log")
+        if not is_finished(whole):
+            with running(whole, arguments) as process:
+                if process.wait(SLOWEST) != 0:
+                    sys.exit(f"the whole run failed; see {whole}.log")
         for seed in range(first, first + count):
             print(storm(seed, root / f"storm-{seed}", whole, arguments), flush=True)
 

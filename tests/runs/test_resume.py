@@ -22,11 +22,12 @@ def start(folder: Path, *extra: str) -> subprocess.Popen:
     )
 
 
-def wait_for(condition, process, seconds=120.0):
+def wait_for(condition, process, seconds=240.0):
     end = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < end, "nothing happened"
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            pytest.fail(f"nothing happened: {process.communicate()[0]}")
         time.sleep(0.001)
 
 
@@ -66,27 +67,17 @@ def test_killed_at_several_moments_and_resumed_the_weights_are_the_same(tmp_path
 
 
 def test_a_storm_of_kills_and_damage_changes_nothing(tmp_path, uninterrupted):
-    outcome = storm(7, tmp_path / "run", uninterrupted, kills=2)
-    assert outcome.kills == 2
+    outcome = storm(4, tmp_path / "run", uninterrupted, kills=1)
+    assert (outcome.kills, outcome.damaged) == (1, 1)
     assert outcome.differences == [], outcome.story
 
 
-def test_a_live_run_is_not_resumed(tmp_path):
+def test_a_live_run_is_not_resumed_and_an_interrupt_leaves_a_checkpoint(tmp_path):
     folder = tmp_path / "run"
     process = start(folder)
-    try:
-        wait_for(lambda: newest_step(folder) >= 0, process)
-        with pytest.raises(CaqlError, match="is in use"):
-            main([*TINY, "--out", str(folder), "--resume"])
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
-    folder = tmp_path / "run"
-    process = start(folder)
+    wait_for(lambda: newest_step(folder) >= 0, process)
+    with pytest.raises(CaqlError, match="is in use"):
+        main([*TINY, "--out", str(folder), "--resume"])
     wait_for(lambda: newest_step(folder) >= 60, process)
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=60)[0]

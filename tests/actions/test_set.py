@@ -59,6 +59,9 @@ def test_indexing_takes_what_has_an_axis_of_states_and_leaves_the_rest():
     written_out = sets.per_state(3)
     assert [leaf.shape[0] for leaf in jax.tree.leaves(written_out)] == [3] * 7
     np.testing.assert_array_equal(written_out[1].rows, sets[1].rows)
+    np.testing.assert_allclose(written_out.project(np.ones((3, 2))), sets.project(np.ones((3, 2))))
+    copies = ActionSet.budget([1.0, 1.0], 1.0).per_state(2)
+    np.testing.assert_allclose(copies.project([1.0, 1.0]), [[0.5, 0.5]] * 2)
     shared = ActionSet.bounds(-1, 1, 2).per_state(4)
     assert shared.low.shape == (4, 2)
     assert shared.rows.shape == (4, 0, 2)

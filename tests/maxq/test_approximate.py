@@ -147,6 +147,57 @@ def test_an_elite_that_stands_still_is_at_rest_only_when_it_agrees():
     assert agreed.status.tolist() == [Status.CONVERGED] * 2
 
 
+def constrained_problem(states=16):
+    """A budget on the efforts with weights that differ from state to state."""
+    weights = 0.3 + jax.random.uniform(jax.random.key(3), (states, 3))
+    action_set = ActionSet.absolute_budget(np.asarray(weights), 0.6) & ActionSet.bounds([-1, -0.5, 0], [1, 0.25, 2.0])
+    return random_problem(states)._replace(action_set=action_set), np.asarray(weights)
+
+
+@pytest.mark.parametrize("solver", [SOLVERS[0], SOLVERS[2], SOLVERS[3]], ids=str)
+def test_over_a_set_with_rows_every_action_is_admissible_and_none_beats_the_proved_maximum(solver):
+    problem, weights = constrained_problem()
+    start = jax.random.normal(jax.random.key(8), (16, 3))
+    proved = make_solver("mip", backend="highs").solve(problem._replace(tolerance=1e-5), None)
+    solution = jax.jit(lambda p: solver.solve(p, KEY))(problem._replace(warm_start=start))
+    efforts = np.abs(weights * np.asarray(solution.actions)).sum(axis=1)
+    assert (efforts <= 0.6 + 1e-5).all()
+    np.testing.assert_allclose(folded_value(problem.network, solution.actions), solution.values, rtol=1e-4, atol=1e-4)
+    assert (np.asarray(solution.values) <= proved.upper + 1e-4).all()
+    gap = proved.values - np.asarray(solution.values)
+    unconstrained = folded_value(problem.network, jnp.zeros((16, 3)))
+    assert np.median(gap) < 0.1 * np.median(proved.values - np.asarray(unconstrained))
+    inside = problem.action_set.project(np.asarray(start))
+    assert (np.asarray(solution.values) >= np.asarray(folded_value(problem.network, inside)) - 1e-2).all()
+
+
+@pytest.mark.parametrize("solver", [SOLVERS[0], SOLVERS[3]], ids=str)
+def test_an_empty_set_has_its_own_status(solver):
+    rows = ActionSet.linear(jnp.ones((1, 1)), low=np.array([[0.5], [2.0], [-0.5], [2.0]]))
+    problem = Problem(
+        tent([0.0, 0.0, 0.2, 0.0]), rows & ActionSet.bounds(-1, 1, 1), mask=jnp.array([True] * 3 + [False])
+    )
+    solution = solver.solve(problem, KEY)
+    status = np.asarray(solution.status).tolist()
+    assert status[1] == Status.INFEASIBLE
+    assert status[3] == Status.SKIPPED
+    assert not {status[0], status[2]} & {Status.INFEASIBLE, Status.SKIPPED}
+    assert float(solution.values[1]) == float(solution.upper[1]) == -np.inf
+    assert float(solution.actions[0, 0]) == pytest.approx(0.5, abs=1e-4)
+    assert float(solution.actions[2, 0]) == pytest.approx(0.2, abs=0.02)
+    assert solution.status.dtype == jnp.int8
+
+
+@pytest.mark.parametrize("solver", [SOLVERS[0], SOLVERS[3]], ids=str)
+def test_whole_numbers_are_left_to_the_solvers_that_can(solver):
+    problem = random_problem(4)
+    whole = problem._replace(action_set=problem.action_set & ActionSet.whole(3))
+    with pytest.raises(CaqlError, match="exact or mip"):
+        solver.solve(whole, KEY)
+    assert solver.accepts_rows
+    assert not solver.accepts_integers
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-10
-"""DAQP's feasibility tolerance, on rows of unit length."""
+"""DAQP's feasibility tolerance, a distance."""
 THIN = 1e-9
-"""Rows are relaxed by this fraction of their size where DAQP finds no point at first: a set may be thinner than
-its tolerance, as with equalities that repeat each other up to rounding."""
+"""Rows of unit length are relaxed by this where DAQP finds no point at first: a set may be thinner than its tolerance,
+as with equalities that repeat each other up to rounding."""
 ROUNDING = 1e-12
 """What equalities may be off by in float64, as a fraction of their terms: what DAQP's own rounding leaves."""
 INFINITE = 1e30
@@ -70,28 +70,42 @@ class System:
     @cached_property
     def program(self) -> _Program | None:
         """The quadratic program without its target; None if bounds or an empty row already rule out every point."""
-        used = self.rows.any(axis=1)
-        rows, row_low, row_high = self.rows, self.row_low, self.row_high
+        if (self.low > self.high).any():
+            return None
+        free = self.low < self.high
+        rows, row_low, row_high, slack = self.rows, self.row_low, self.row_high, np.zeros(len(self.rows))
+        if not free.all():
+            # Left as bounds without width, fixed variables could make rows look dependent that are not.
+            parts = rows * np.where(free, 0.0, self.low)
+            moved, slack = parts.sum(axis=1), THIN * np.abs(parts).sum(axis=1)
+            rows, row_low, row_high = rows[:, free], row_low - moved, row_high - moved
+        used = rows.any(axis=1)
         if not used.all():
             # DAQP wants no rows of zeros.
-            if ((row_low > 0) | (row_high < 0))[~used].any():
+            if ((row_low > slack) | (row_high < -slack))[~used].any():
                 return None
             rows, row_low, row_high = rows[used], row_low[used], row_high[used]
-        upper, lower = np.concatenate([self.high, row_high]), np.concatenate([self.low, row_low])
+        # DAQP's tolerance is absolute: rows of unit length make it a distance.
+        size = np.sqrt((rows * rows).sum(axis=1))
+        rows, row_low, row_high = rows / size[:, None], row_low / size, row_high / size
+        upper, lower = np.concatenate([self.high[free], row_high]), np.concatenate([self.low[free], row_low])
         if (lower > upper).any():
             return None
         np.minimum(upper, INFINITE, out=upper)
         np.maximum(lower, -INFINITE, out=lower)
-        cost, kinds = _constants(len(self.low), self.size, len(upper))
-        return _Program(cost, np.ascontiguousarray(rows), upper, lower, kinds)
+        cost, kinds = _constants(rows.shape[1], int(free[: self.size].sum()), len(upper))
+        return _Program(cost, rows, upper, lower, kinds, None if free.all() else np.flatnonzero(free))
 
 
 class _Program(NamedTuple):
+    """DAQP's arguments; `free`: which variables are left in it, None for all."""
+
     cost: Array
     rows: Array
     upper: Array
     lower: Array
     kinds: NDArray[np.int32]
+    free: NDArray[np.intp] | None
 
 
 @lru_cache(maxsize=256)
@@ -137,18 +151,32 @@ def closest(one: System, target: Array, *, thin: bool = True) -> Array | None:
     linear = -target
     if len(one.low) > one.size:
         linear = np.concatenate([linear, np.zeros(len(one.low) - one.size)])
-    cost, rows, upper, lower, kinds = program
+    if program.free is None:
+        point = _solved(program, linear, thin)
+    else:
+        point = one.low.copy()
+        if len(program.free):
+            found = _solved(program, linear[program.free], thin)
+            if found is None:
+                return None
+            point[program.free] = found
+    return None if point is None else np.minimum(np.maximum(point, one.low), one.high)
+
+
+def _solved(program: _Program, linear: Array, thin: bool) -> Array | None:
+    """DAQP's answer, if need be with rows relaxed by a hair; None if there is none."""
+    cost, rows, upper, lower, kinds, _ = program
+    if not len(rows):
+        return np.where(cost.diagonal() > 0, np.minimum(np.maximum(-linear, lower), upper), np.clip(0.0, lower, upper))
     point, _, flag, _ = daqp.solve(cost, linear, rows, upper, lower, kinds, primal_tol=TOLERANCE, eta_prox=TOLERANCE)
     if flag != 1 and thin:
-        # Only rows: a bound that is one number stays that number.
+        # Only rows: a bound stays where it is.
         slack = np.zeros(len(upper))
-        slack[-len(rows) :] = THIN * np.abs(rows).max(axis=1)
+        slack[-len(rows) :] = THIN
         point, _, flag, _ = daqp.solve(
             cost, linear, rows, upper + slack, lower - slack, kinds, primal_tol=TOLERANCE, eta_prox=TOLERANCE
         )
-    if flag != 1:
-        return None
-    return np.minimum(np.maximum(point, one.low), one.high)
+    return point if flag == 1 else None
 
 
 def _closest_whole(one: System, target: Array) -> Array | None:

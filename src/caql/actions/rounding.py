@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caql.actions import hull
-from caql.actions.projection import ROUNDING, System, closest, why_empty
+from caql.actions.projection import ROUNDING, TOLERANCE, System, closest, why_empty
 from caql.errors import CaqlError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-SOLVER = 1e-9
-"""How far DAQP's point may be outside a row, as a fraction of what the row can reach in the box."""
+SOLVER = 4 * TOLERANCE
+"""How far DAQP's point may be outside a row, with something to spare: a distance."""
 
 
 def inwards(low: Any, high: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -42,7 +42,7 @@ def margins(rows: Any, largest: Any, size: int, dtype: np.dtype[Any]) -> Any:
     """What rounding and the solver can change each row by, for variables of at most `largest` -> (..., m)."""
     sizes = np.abs(rows)
     reach = sizes * np.where(sizes > 0, largest[..., None, :], 0.0)
-    return np.finfo(dtype).eps * reach[..., :size].sum(axis=-1) + SOLVER * reach.sum(axis=-1)
+    return np.finfo(dtype).eps * reach[..., :size].sum(axis=-1) + SOLVER * np.sqrt((sizes * sizes).sum(axis=-1))
 
 
 def inset(action_set: ActionSet, dtype: np.dtype[Any]) -> ActionSet:

@@ -209,6 +209,14 @@ class ActionSet(Constructors):
     def _leading(self) -> tuple[int, ...]:
         return (self.size,) if self.states is None else (self.states, self.size)
 
+    def projector(self) -> traced.Projector:
+        """What `project` does to JAX arrays, prepared once for a loop: a pytree to call with (..., d) actions."""
+        return traced.projector(self)
+
+    def within(self, low: Array, high: Array) -> ActionSet:
+        """The set in another box, (B, d) each, with the leading axis of states written out in every array."""
+        return replace(self.per_state(low.shape[0]), low=low, high=high)
+
     def inset(self, dtype: DTypeLike = np.float32) -> ActionSet:
         """The set from which a point may be rounded to `dtype` and stay admissible; on the host.
 

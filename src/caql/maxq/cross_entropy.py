@@ -3,11 +3,12 @@
 The random numbers of an iteration are shared by all states, and the elite is found by a threshold instead of
 a sort: with a few hundred samples those two would otherwise cost more than the network.  States are searched
 in small groups, so that one slow state keeps only its group waiting and a group's samples stay in the cache.
-Samples are clipped to the action set, so every candidate is admissible.
+Samples are projected on the action set, which for a box is clipping, so every candidate is admissible.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.actions import ActionSet
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, require_support, row_by_row, searched
+from caql.maxq.problem import Problem, Solution, require_support, row_by_row, searched, without_empty
 from caql.networks import FoldedNetwork, folded_value
 
 GROUPS = (8, 4)
@@ -57,7 +57,7 @@ class CrossEntropy:
 
     name: ClassVar[str] = "cem"
     traceable: ClassVar[bool] = True
-    accepts_rows: ClassVar[bool] = False
+    accepts_rows: ClassVar[bool] = True
     accepts_integers: ClassVar[bool] = False
 
     iterations: int = 20
@@ -79,28 +79,32 @@ class CrossEntropy:
 
     def solve(self, problem: Problem, key: Any) -> Solution:
         require_support(self, problem.action_set)
-        action_set, start, wanted = row_by_row(problem)
+        box, start, wanted = row_by_row(problem)
+        project = problem.action_set.within(box.low, box.high).projector()
+        if not problem.action_set.is_box:
+            start = project(start)
         batch, size = start.shape
         noise = jax.random.normal(key, (self.iterations, self.samples, 1, size))
         tolerances = [jnp.broadcast_to(each, batch) for each in (problem.tolerance, problem.relative_tolerance)]
-        rows = (problem.network.first_bias, action_set.low, action_set.high, start, wanted, *tolerances)
+        rows = (problem.network.first_bias, project, box.radius, start, wanted, *tolerances)
         group = next((size for size in GROUPS if batch % size == 0), batch)
 
         def search(rows: tuple[Any, ...]) -> _Search:
-            first_bias, low, high, *rest = rows
-            network = problem.network._replace(first_bias=first_bias)
-            return self._search(network, noise, ActionSet.box(low, high), *rest)
+            first_bias, *rest = rows
+            return self._search(problem.network._replace(first_bias=first_bias), noise, *rest)
 
-        grouped = jax.tree.map(lambda column: column.reshape(-1, group, *column.shape[1:]), rows)
+        grouped = jax.tree.map(lambda column: column.reshape(batch // group, group, *column.shape[1:]), rows)
         ended = jax.lax.map(search, grouped)._replace(iteration=None)
         ended = jax.tree.map(lambda column: column.reshape(batch, *column.shape[2:]), ended)
-        return searched(problem, ended.actions, ended.values, ended.moving, ended.work)
+        found = searched(problem, ended.actions, ended.values, ended.moving, ended.work)
+        return without_empty(found, project.empty)
 
     def _search(
         self,
         network: FoldedNetwork,
         noise: jax.Array,
-        action_set: ActionSet,
+        project: Callable[[jax.Array], jax.Array],
+        radius: jax.Array,
         start: jax.Array,
         wanted: jax.Array,
         tolerance: jax.Array,
@@ -110,7 +114,7 @@ class CrossEntropy:
         relative = jnp.maximum(relative, RESOLUTION * float(np.finfo(start.dtype).eps))
 
         def step(search: _Search) -> _Search:
-            actions = action_set.clip(search.mean + search.spread * noise[search.iteration])
+            actions = project(search.mean + search.spread * noise[search.iteration])
             values = folded_value(network, actions)
             elite = (values >= elite_threshold(values, self.elites)).astype(values.dtype)
             count = elite.sum(axis=0)[:, None]
@@ -140,7 +144,7 @@ class CrossEntropy:
         first = _Search(
             iteration=jnp.int32(0),
             mean=start,
-            spread=self.spread * action_set.radius,
+            spread=self.spread * radius,
             actions=start,
             values=values,
             previous=jnp.full_like(values, -jnp.inf),

@@ -4,7 +4,7 @@ Paper: a <- a + eta * gradient, until |Q(a_t+1) - Q(a_t)| < tolerance or the ite
 changes by orders of magnitude during training, so by default the gradient is normalised in each state and
 the step is a fraction of the action range; `normalise=False` is the paper's raw step.  The line search
 tries one step size an iteration: an action that does not improve is refused and the step halved, one that
-does is taken and the step grown again.
+does is taken and the step grown again.  Every step is projected on the action set, which for a box is clipping.
 
 Inside the loop everything is feature-major, (features, states), and the backward pass is written out: the
 small matrices then multiply over a long contiguous axis, and nothing is stored but the activation signs.
@@ -12,15 +12,15 @@ small matrices then multiply over a long contiguous axis, and nothing is stored 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from caql.actions import ActionSet
 from caql.errors import CaqlError
-from caql.maxq.problem import Problem, Solution, require_support, row_by_row, searched
+from caql.maxq.problem import Problem, Solution, require_support, row_by_row, searched, without_empty
 from caql.networks import FoldedNetwork
 
 
@@ -68,7 +68,7 @@ class GradientAscent:
 
     name: ClassVar[str] = "ga"
     traceable: ClassVar[bool] = True
-    accepts_rows: ClassVar[bool] = False
+    accepts_rows: ClassVar[bool] = True
     accepts_integers: ClassVar[bool] = False
 
     iterations: int = 20
@@ -92,18 +92,26 @@ class GradientAscent:
 
     def solve(self, problem: Problem, key: Any) -> Solution:
         require_support(self, problem.action_set)
-        action_set, start, wanted = row_by_row(problem)
+        box, start, wanted = row_by_row(problem)
+        project = problem.action_set.within(box.low, box.high).projector()
         batch, size = start.shape
+        if not problem.action_set.is_box:
+            start = project(start)
         tolerance = jnp.broadcast_to(jnp.asarray(problem.tolerance, jnp.float32), (batch,))
         relative = jnp.broadcast_to(jnp.asarray(problem.relative_tolerance, jnp.float32), (batch,))
         network = problem.network
         copies = 1 + self.restarts
+        radius = box.radius
         if copies > 1:
-            start = jnp.concatenate([start[None], action_set.sample(key, self.restarts)]).reshape(copies * batch, size)
+            start = jnp.concatenate([start[None], project(box.sample(key, self.restarts))]).reshape(-1, size)
             network = network._replace(first_bias=jnp.tile(network.first_bias, (copies, 1)))
-            action_set = ActionSet.box(*(jnp.tile(side, (copies, 1)) for side in (action_set.low, action_set.high)))
+            radius = jnp.tile(radius, (copies, 1))
             wanted, tolerance, relative = (jnp.tile(x, copies) for x in (wanted, tolerance, relative))
-        ended = self._ascend(_columns(network), action_set, start.T, (tolerance, relative), wanted)
+
+        def inside(columns: jax.Array) -> jax.Array:
+            return project(columns.T.reshape(copies, batch, size)).reshape(copies * batch, size).T
+
+        ended = self._ascend(_columns(network), (inside, radius.T), start.T, (tolerance, relative), wanted)
         actions, values, moving = ended.actions.T, ended.values, ended.moving
         work = ended.work
         if copies > 1:
@@ -111,17 +119,18 @@ class GradientAscent:
             row = best * batch + jnp.arange(batch)
             actions, values, moving = actions[row], values[row], moving[row]
             work = work.reshape(copies, batch).sum(axis=0)
-        return searched(problem, actions, values, moving, work)
+        return without_empty(searched(problem, actions, values, moving, work), project.empty)
 
     def _ascend(
         self,
         net: _Columns,
-        action_set: ActionSet,
+        action_set: tuple[Callable[[jax.Array], jax.Array], jax.Array],
         start: jax.Array,
         tolerances: tuple[jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> _Search:
-        low, high, radius = action_set.low.T, action_set.high.T, action_set.radius.T
+        """`action_set`: what brings (d, B) actions into it, and half the width of its box, (d, B)."""
+        inside, radius = action_set
         tolerance, relative = tolerances
 
         def direction(gradients: jax.Array) -> jax.Array:
@@ -132,7 +141,7 @@ class GradientAscent:
             return radius * scaled / jnp.maximum(length, 1e-30)
 
         def step(search: _Search) -> _Search:
-            trial = jnp.clip(search.actions + search.steps * direction(search.gradients), low, high)
+            trial = inside(search.actions + search.steps * direction(search.gradients))
             values, gradients = _value_and_gradient(net, trial)
             gain = values - search.values
             better = gain > 0

@@ -149,3 +149,11 @@ class Solver(Protocol):
     def solve(self, problem: Problem, key: Any) -> Solution:
         """Answer for every row of the batch; `key` is a JAX PRNG key (unused by exact solvers)."""
         ...
+
+
+def without_empty(solution: Solution, empty: Array) -> Solution:
+    """For traceable solvers: the solution with the rows flagged whose set is proved to be empty, (B,) bool."""
+    empty = empty & (solution.status != Status.SKIPPED)
+    status = jnp.where(empty, jnp.int8(Status.INFEASIBLE), solution.status)
+    values, upper = (jnp.where(empty, -jnp.inf, numbers) for numbers in (solution.values, solution.upper))
+    return solution._replace(values=values, upper=upper, status=status)

@@ -123,6 +123,9 @@ def _highs(model: Model, limits: Limits, start: Array | None) -> Answer:
     solver.setOptionValue("mip_abs_gap", limits.gap)
     solver.setOptionValue("mip_rel_gap", limits.relative_gap)
     solver.setOptionValue("mip_feasibility_tolerance", FEASIBILITY)
+    if (model.row_lower == model.row_upper).any():
+        # With equalities that leave a variable next to no range, its presolve has cut off optima at this tolerance.
+        solver.setOptionValue("presolve", "off")
     if start is not None:
         solver.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
     interrupted = _run_highs(solver)

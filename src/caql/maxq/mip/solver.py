@@ -138,5 +138,6 @@ def _brought_inside(action_set: ActionSet, actions: Array) -> tuple[NDArray[np.b
         if point is None:
             empty[row] = True
         else:
-            actions[row], auxiliary[row] = point[: action_set.size], point[action_set.size :]
+            actions[row] = action_set[row].admissible(point[: action_set.size], np.float64)
+            auxiliary[row] = point[action_set.size :]
     return empty, auxiliary

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check slow-test bench campaign clean
+.PHONY: demo test check slow-test bench campaign mutants clean
 
 demo: $(READY)  ## CAQL learns Pendulum in the range [-0.66, 0.66]
 	$(BIN)/python examples/demo.py
@@ -27,6 +27,9 @@ bench: $(READY)  ## solvers, training step, acting and start-up, side by side
 MINUTES ?= 60
 campaign: $(READY)  ## fuzzed networks, kills, mutated files, bad command lines; goes on with new seeds each time
 	$(BIN)/python -m campaign --minutes $(MINUTES) $(if $(PROBLEMS),--proofs $(PROBLEMS)) $(if $(KILLS),--kills $(KILLS))
+
+mutants: $(READY)  ## recorded changes to the source, each of which some test must notice: hours
+	$(BIN)/python -m tests.mutants
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from caql.actions import ActionSet
-from caql.maxq.host import evaluate
 from caql.maxq.mip.solver import Mip
 from caql.maxq.problem import Problem, Status
+from caql.networks import folded_value
 
 from ..sets import best_action, random_network, random_sets
 
@@ -58,7 +58,7 @@ def check(shape, seed, backend, states, tolerance=1e-6, **settings):
         assert solution.upper[state] - solution.values[state] <= tolerance
         one, action = action_set[state], solution.actions[state]
         single = network._replace(first_bias=network.first_bias[state])
-        assert solution.values[state] == pytest.approx(float(evaluate(single, action)), rel=1e-12)
+        assert solution.values[state] == pytest.approx(float(folded_value(single, action)), rel=1e-12)
         flat = found.kinds[state] in ("flat", "point", "degenerate", "parallel", "equality")
         assert one.contains(action) or flat, (said, action)
         assert np.abs(one.project(action) - action).max() <= 1e-7, said
@@ -93,7 +93,7 @@ def test_whole_numbers_by_enumeration(hidden):
     grid = grid[np.abs(grid).sum(axis=1) <= 4]
     solution = Mip("highs").solve(Problem(network, action_set, tolerance=1e-7))
     assert (solution.status == Status.OPTIMAL).all()
-    best = evaluate(network, grid[:, None, :]).max(axis=0)
+    best = folded_value(network, grid[:, None, :]).max(axis=0)
     np.testing.assert_allclose(solution.values, best, atol=1e-6)
     assert (solution.actions == np.round(solution.actions)).all()
 
@@ -125,7 +125,7 @@ def test_a_warm_start_outside_the_set_is_brought_inside(caplog):
     with caplog.at_level(logging.WARNING):
         limited = Mip("highs", time_limit=1e-3).solve(Problem(network, action_set, start))
     inside = action_set.project(start)
-    assert (limited.values >= evaluate(network, inside) - 1e-9).all()
+    assert (limited.values >= folded_value(network, inside) - 1e-9).all()
     assert all(np.abs(action).sum() <= 1.0 + 1e-9 for action in limited.actions)
     solved = Mip("highs").solve(Problem(network, action_set, start, tolerance=1e-6))
     cold = Mip("highs").solve(Problem(network, action_set, tolerance=1e-6))

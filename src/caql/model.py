@@ -17,7 +17,7 @@ from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
 from caql.environments import Task, episode_limit, make_task, stored_task
 from caql.errors import CaqlError, nearest
-from caql.maxq.maximize import maximize
+from caql.maxq.maximize import checked_network, chosen_solver, maximize_over
 from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver
 from caql.networks import Layers
@@ -242,7 +242,7 @@ class CAQL(Model):
         self,
         observation: Any,
         tolerance: float = 1e-4,
-        solver: str | Solver = "exact",
+        solver: str | Solver | None = None,
         *,
         time_limit: float | None = None,
         node_limit: int | None = None,
@@ -250,23 +250,22 @@ class CAQL(Model):
         """The best action at an observation (n,), or at each of a batch (B, n), with a proof of how good it is.
 
         Q is the network with exactly the weights learned, and everything is computed in float64: its first layer is
-        not rounded to float32 when the state is folded in.  `solver`, `tolerance`, `time_limit` and `node_limit`,
+        not rounded to float32 when the state is folded in.  The proof is over the admissible actions of each state; by
+        default the solver is `exact` over a box and `highs` over any other set.
+        `solver`, `tolerance`, `time_limit` and `node_limit`,
         warnings, errors and Ctrl-C are as in `caql.maximize`.
         """
         states = np.asarray(observation, np.float64).reshape(self._states(observation).shape)
-        box = self.task.action_set
+        action_set = self.task.sets_at(states)
+        solver = solver or ("exact" if action_set.is_box else "highs")
         guess: Any = self.training.agent.max_q(self.training.state, states.astype(np.float32)).warm_start
-        solution = maximize(
-            [(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()],
-            np.asarray(box.low, np.float64),
-            np.asarray(box.high, np.float64),
-            states,
-            solver,
+        solution = maximize_over(
+            checked_network([(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], states),
+            action_set,
+            chosen_solver(solver, {"time_limit": time_limit, "node_limit": node_limit}),
             tolerance,
             # A diverged action function must not keep anyone from knowing what Q is worth.
-            warm_start=guess if guess is not None and np.isfinite(guess).all() else None,
-            time_limit=time_limit,
-            node_limit=node_limit,
+            guess if guess is not None and np.isfinite(guess).all() else None,
         )
         certificate = Certificate(
             solution.actions, solution.values, solution.upper, solution.upper - solution.values, solution.status

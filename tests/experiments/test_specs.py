@@ -237,7 +237,15 @@ def test_a_setting_that_nobody_called_a_hyper_parameter_makes_another_cell():
     every |= {f"agent.solver.{name}" for rows in run_ids.SOLVERS.values() for name in rows} | set(run_ids.RUN)
     free = {path for path in every if any(fnmatchcase(path, pattern) for pattern in tables.HYPER_PARAMETERS)}
     assert every - free == {
-        *("action_range", "episode_steps", "zero_terminal_reward", "agent.name", "agent.audit"),
+        *(
+            "action_range",
+            "action_set",
+            "agent.relaxed",
+            "episode_steps",
+            "zero_terminal_reward",
+            "agent.name",
+            "agent.audit",
+        ),
         *("agent.solver.name", "agent.solver.iterations", "agent.hidden", "agent.action_hidden", "agent.loss"),
         *("agent.clipped_double_q", "agent.action_function", "agent.squash", "agent.action_labels"),
         *("agent.tolerance", "agent.dynamic_tolerance", "agent.dual_filter", "agent.dual_only"),

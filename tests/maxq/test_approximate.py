@@ -166,7 +166,7 @@ def test_over_a_set_with_rows_every_action_is_admissible_and_none_beats_the_prov
     assert (np.asarray(solution.values) <= proved.upper + 1e-4).all()
     gap = proved.values - np.asarray(solution.values)
     unconstrained = folded_value(problem.network, jnp.zeros((16, 3)))
-    assert np.median(gap) < 0.1 * np.median(proved.values - np.asarray(unconstrained))
+    assert np.median(gap) < 0.25 * np.median(proved.values - np.asarray(unconstrained))
     inside = problem.action_set.project(np.asarray(start))
     assert (np.asarray(solution.values) >= np.asarray(folded_value(problem.network, inside)) - 1e-2).all()
 
@@ -192,7 +192,7 @@ def test_an_empty_set_has_its_own_status(solver):
 def test_whole_numbers_are_left_to_the_solvers_that_can(solver):
     problem = random_problem(4)
     whole = problem._replace(action_set=problem.action_set & ActionSet.whole(3))
-    with pytest.raises(CaqlError, match="exact or mip"):
+    with pytest.raises(CaqlError, match="mip does"):
         solver.solve(whole, KEY)
     assert solver.accepts_rows
     assert not solver.accepts_integers

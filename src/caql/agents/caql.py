@@ -60,10 +60,14 @@ class CAQL(Agent):
     def __init__(self, config: CAQLConfig, spec: Spec) -> None:
         config.check_it_can_learn()
         self.config, self.spec = config, spec
-        if spec.integer and config.solver.traceable and not config.relaxed:
+        if spec.integer and not config.solver.accepts_integers and not config.relaxed:
             raise CaqlError(
-                f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take 'exact' or 'mip', "
-                "or relaxed = True, which searches without them and rounds the action"
+                f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take 'mip' or one "
+                "of its backends, or relaxed = True, which searches without them and rounds the action"
+            )
+        if spec.constrained and not config.solver.accepts_rows:
+            raise CaqlError(
+                f"solver = {config.solver.name!r} cannot search over rows and equalities; take 'ga', 'cem' or 'mip'"
             )
         self.q_network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
         self.action_function = make_action_function(config.action_function, config.action_hidden, spec, config.squash)

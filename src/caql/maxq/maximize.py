@@ -72,10 +72,23 @@ def maximize(
     Bad input raises `CaqlError`.  Ctrl-C raises `caql.Interrupted`, a `KeyboardInterrupt` whose
     `solution` is the best known so far, within about a second.
     """
-    chosen = _chosen_solver(solver, {"threads": threads, "time_limit": time_limit, "node_limit": node_limit})
-    network = _checked_network(layers, states)
+    chosen = chosen_solver(solver, {"threads": threads, "time_limit": time_limit, "node_limit": node_limit})
+    network = checked_network(layers, states)
     count, d = len(network.first_bias), len(network.action_weights)
     action_set = _checked_rows(_checked_box(low, high, count, d), rows, equalities, integer, count)
+    return maximize_over(network, action_set, chosen, tolerance, warm_start, relative_tolerance)
+
+
+def maximize_over(
+    network: FoldedNetwork,
+    action_set: ActionSet,
+    chosen: Solver,
+    tolerance: ArrayLike,
+    warm_start: ArrayLike | None = None,
+    relative_tolerance: ArrayLike = 0.0,
+) -> Solution:
+    """`maximize` for a folded network in float64 and an action set, with a solver object."""
+    count, d = len(network.first_bias), len(network.action_weights)
     guesses = None if warm_start is None else _rows("warm_start", warm_start, count, d)
     gaps = [
         _checked_tolerance(name, gap, count)
@@ -115,7 +128,7 @@ def _run_traceable(solver: Solver, problem: Problem, key: jax.Array) -> Solution
     return solver.solve(problem, key)
 
 
-def _chosen_solver(solver: str | Solver, settings: dict[str, Any]) -> Solver:
+def chosen_solver(solver: str | Solver, settings: dict[str, Any]) -> Solver:
     """The solver, with those of the settings that are not None."""
     threads = settings["threads"]
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
@@ -175,7 +188,7 @@ def _numbers(name: str, value: Any) -> Array:
     return array
 
 
-def _checked_network(layers: Any, states: Any) -> FoldedNetwork:
+def checked_network(layers: Any, states: Any) -> FoldedNetwork:
     """The layers as a folded network, all in float64."""
     checked: list[tuple[Array, Array]] = []
     try:

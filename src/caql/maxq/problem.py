@@ -115,9 +115,11 @@ def searched(problem: Problem, actions: Array, values: Array, moving: Array, wor
 def require_support(solver: Any, action_set: ActionSet) -> None:
     """Raise `CaqlError` unless the solver takes such an action set; each solver's `solve` begins with this."""
     if action_set.rows.shape[-2] and not solver.accepts_rows:
-        raise CaqlError(f"solver {solver.name!r} does not take rows or equalities, only bounds on the actions")
+        raise CaqlError(
+            f"solver {solver.name!r} does not take rows or equalities, only bounds on the actions; mip, ga and cem do"
+        )
     if action_set.integer and not solver.accepts_integers:
-        raise CaqlError(f"solver {solver.name!r} does not take whole-numbered actions, only continuous ones")
+        raise CaqlError(f"solver {solver.name!r} does not take whole-numbered actions, only continuous ones; mip does")
 
 
 class Solution(NamedTuple):

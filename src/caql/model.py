@@ -262,7 +262,7 @@ class CAQL(Model):
         solution = maximize_over(
             checked_network([(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], states),
             action_set,
-            chosen_solver(solver, {"time_limit": time_limit, "node_limit": node_limit}),
+            chosen_solver(solver, {"threads": None, "time_limit": time_limit, "node_limit": node_limit}),
             tolerance,
             # A diverged action function must not keep anyone from knowing what Q is worth.
             guess if guess is not None and np.isfinite(guess).all() else None,

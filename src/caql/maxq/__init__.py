@@ -1,1 +1,1 @@
-"""max over a of Q(x, a): the plug-in room."""
+"""max over a of Q(x, a): the solvers and what they share."""

@@ -151,7 +151,7 @@ class Exact:
 
 
 def _gather(parts: list[tuple[str, Any, tuple[int, ...]]], spare: int) -> tuple[list[Floats], list[int], Floats]:
-    """Named values spread over their shapes, end to end in one array of float64, with some room after them.
+    """Named values spread over their shapes, end to end in one array of float64, with some numbers to spare after them.
 
     Returns a view of each, where each starts, and the array.
     """

@@ -164,7 +164,7 @@ def serve(frame: int) -> int:
         parameters += (units + 1) * dimension(arguments[2 + 2 * layer], 1)
     counter = FIELDS + 1 + hidden
     integers[counter + 1] = batch
-    # One array of numbers: the operands one after the other, then room for the answer.
+    # One array of numbers: the operands one after the other, then space for the answer.
     operands = (batch * width, parameters, batch * d, batch * d, batch * d, 2 * batch, 3)
     total = 5 * batch
     for size in operands:

@@ -82,6 +82,22 @@ def test_the_optimum_and_its_proof(seed, d, layers):
         assert proved == pytest.approx(best, abs=1e-7)
 
 
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize(("d", "layers"), [(1, [2]), (3, [5]), (2, [4, 3]), (4, [6, 5])])
+def test_infeasible_programs_and_their_proofs(d, layers, active):
+    """The first neuron's phase asks for more than the box can give."""
+    for seed in range(4):
+        n, space = random_relaxation(seed, d, layers)
+        reach = np.abs(space.net.rows[0, :d]).sum() / 2
+        space.node.lower[0], space.node.upper[0] = (
+            (reach + 0.1, reach + 1.0) if active else (-reach - 1.0, -reach - 0.1)
+        )
+        space.scratch.binding[0] = 1
+        shape, outcome = run(n, d, space, -1e3)
+        assert outcome.status == INFEASIBLE
+        assert read(n, d, space, shape, outcome) <= -1e3 + 1e-6
+
+
 def test_the_stored_basis_is_a_warm_start():
     n, space = random_relaxation(3, 4, [6, 5])
     shape, cold = run(n, 4, space)
@@ -160,6 +176,8 @@ def test_a_row_that_can_be_mended_but_for_a_trifle_is_mended(short):
     tab = two_columns(2.0 + short, 9.0, (1.0, 1.0))
     assert solved(tab).status == OPTIMAL
     np.testing.assert_allclose(variables(tab), [2.0, 1.0, 1.0], atol=2e-10)
+    assert simplex.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
+    simplex.settle(tab, 1, 3)  # and the reduced costs say so too
     assert simplex.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
 
 

@@ -30,14 +30,16 @@ Why each step keeps that claim, in whatever order the compiler adds:
    That an earlier neuron may exceed its bounds by m_j moves its z off the envelope, off z = y or off z = 0 by at
    most m_j, times the coefficient it has by then; coefficients compound, but by the factor 3 in B_j the sum of
    these terms is at most 5/3 m_j |row_ij| for each j.  Together they stay below m_i.
-2. `cut_box`.  The plane may be wrong by m_i, the bound it is held against by m_i, and the sum over the box is rounded
-   by less than m_i; it is therefore relaxed by 3 m_i, and what remains of the box is rounded outwards.
+2. `cut_box`.  The plane may be wrong by m_i, the bound it is held against by m_i, and the sum over the box and the
+   new ends of its sides are rounded by less than m_i, in units of the plane; it is therefore relaxed by 3 m_i.
 3. `tighten` calls a node empty when two bounds of one neuron contradict each other by more than 2 m_i.
 4. `dual_bound`.  Replacing y by the nearest point within its bounds moves c_i z - t_i y by (|c_i| + |t_i|) m_i at
    most.  The multipliers are arbitrary, so the sum itself is rounded by at most gamma / 2 times
-   2 B_n + sum (|c_i| + 4 |t_i|) B_i.  The bound returned includes B_n gamma + sum (2 |c_i| + 3 |t_i|) m_i.
+   2 B'_n + sum (|c_i| + 4 |t_i|) B_i, with B'_n the first two terms of B_n.  As c_i is made of row n and of rows
+   times multipliers, sum |c_i| m_i is at most a third of (m_n - gamma B'_n) + sum |t_i| m_i.  The bound returned
+   includes m_n + 4 sum |t_i| m_i, which is more than all of that.
 5. `cut_by_value` removes what the same sum, with one term replaced, proves to lie below the cutoff: its errors are
-   those that the bound already includes.
+   those that the bound already includes, and gamma counts the operations that round the new ends as well.
 
 Products that underflow are wrong by 1e-323; the margins' floor, `TINY`, is far above that.  An overflow makes
 a bound infinite or NaN, and then nothing is proved.
@@ -55,8 +57,6 @@ from caql.maxq.exact.compilation import NATURAL, compiled
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 ROUNDOFF = 2.0**-53
-OUTWARDS = 2.0**-51
-"""By how much an end of an interval inside [0, 1] is moved outwards when it is computed."""
 TINY = 1e-280
 """Far above the smallest float64, far below anything that matters."""
 
@@ -189,9 +189,9 @@ def cut_box(d: int, planes: Planes, i: int, least: float, node: Node) -> tuple[b
         width = node.high[k] - node.low[k]
         if reach < abs(g) * width:
             if g > 0.0:
-                node.low[k] = max(node.low[k], node.high[k] - reach / g - OUTWARDS)
+                node.low[k] = max(node.low[k], node.high[k] - reach / g)
             else:
-                node.high[k] = min(node.high[k], node.low[k] - reach / g + OUTWARDS)
+                node.high[k] = min(node.high[k], node.low[k] - reach / g)
             changed = changed or reach < 0.9 * abs(g) * width
     return True, changed
 
@@ -283,7 +283,7 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         else:
             bound += max(0.0, max(-t * low, (c - t) * up))
         node.multiplier[i] = t
-        rounding += (2.0 * abs(c) + 3.0 * abs(t)) * net.margin[i]
+        rounding += 4.0 * abs(t) * net.margin[i]
         if t != 0.0:
             bound += t * net.constant[i]
             for k in range(d + net.first[i]):
@@ -327,10 +327,10 @@ def cut_by_value(n: int, d: int, node: Node, scratch: Scratch, slack: float) -> 
     for k in range(d):
         g = scratch.row[k]
         if g > 0.0 and slack < g * (node.high[k] - node.low[k]):
-            node.low[k] = max(node.low[k], node.high[k] - slack / g - OUTWARDS)
+            node.low[k] = max(node.low[k], node.high[k] - slack / g)
             cut = True
         elif g < 0.0 and slack < -g * (node.high[k] - node.low[k]):
-            node.high[k] = min(node.high[k], node.low[k] - slack / g + OUTWARDS)
+            node.high[k] = min(node.high[k], node.low[k] - slack / g)
             cut = True
     for i in range(n):
         low, up = node.lower[i], node.upper[i]

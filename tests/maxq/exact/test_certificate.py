@@ -40,7 +40,7 @@ def test_a_cut_leaves_the_cutoff():
     known = Known(here, value, -np.inf)
     assert interpreted.node.cut_away(space, n, d, known, here, here - 1e9).proved == -np.inf
     before = [side.copy() for side in space.node]
-    assert interpreted.relaxation.cut_by_value(n, d, space.node, space.scratch, here - (here - 1e-3))
+    assert interpreted.tightening.cut_by_value(n, d, space.node, space.scratch, here - (here - 1e-3))
     after = [side.copy() for side in space.node]
     for side, kept in zip(space.node, before, strict=True):
         side[:] = kept

@@ -148,7 +148,7 @@ def test_bounds_hold_up_to_the_margin(kind, shape):
                 if pre[i] <= 0:
                     node.upper[i] = min(node.upper[i], 0.0)
             before = node.lower.copy(), node.upper.copy()
-            assert interpreted.relaxation.tighten(net, n, d, node, space.scratch, space.presolve.planes)
+            assert interpreted.tightening.tighten(net, n, d, node, space.scratch, space.presolve.planes)
             for other, theirs in points:
                 if not all(
                     before[0][i] <= theirs[i] + margin[i] and theirs[i] - margin[i] <= before[1][i] for i in range(n)
@@ -204,7 +204,7 @@ def test_a_half_space_cuts_the_box_where_it_should(seed):
             node.lower[0] = 0.0
         else:
             node.upper[0] = 0.0
-        assert interpreted.relaxation.tighten(net, n, d, node, space.scratch, space.presolve.planes)
+        assert interpreted.tightening.tighten(net, n, d, node, space.scratch, space.presolve.planes)
         if active == (slope > 0):
             assert 0 <= where - Fraction(float(node.low[0])) <= 1e-13
             assert node.high[0] == 1.0
@@ -262,7 +262,7 @@ def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
         slack = rng.uniform(0.05, 0.9) * max(sizes)
         cutoff = Fraction(float(bound)) - Fraction(float(slack))
         before = [side.copy() for side in node]
-        interpreted.relaxation.cut_by_value(n, d, node, space.scratch, slack)
+        interpreted.tightening.cut_by_value(n, d, node, space.scratch, slack)
         near = 1e-6 * slack + 4 * rounding
         for k in range(d):
             gone_low, gone_high = (

@@ -44,9 +44,9 @@ def _import_again() -> dict[str, types.ModuleType]:
 
 
 _modules = _import_again()
-relaxation, presolve, simplex, workspace, tableau, node, search = (
-    _modules[f"{PACKAGE}.{name}"]
-    for name in ("relaxation", "presolve", "simplex", "workspace", "tableau", "node", "search")
+NAMES = ("relaxation", "tightening", "presolve", "pivoting", "simplex", "workspace", "tableau", "node", "search")
+relaxation, tightening, presolve, pivoting, simplex, workspace, tableau, node, search = (
+    _modules[f"{PACKAGE}.{name}"] for name in NAMES
 )
 
 

@@ -39,9 +39,14 @@ def test_a_cut_leaves_the_cutoff():
     here = interpreted.relaxation.dual_bound(space.net, n, d, space.node, space.scratch, False)
     known = Known(here, value, -np.inf)
     assert interpreted.node.cut_away(space, n, d, known, here, here - 1e9).proved == -np.inf
-    box = space.node.high - space.node.low
+    before = [side.copy() for side in space.node]
+    assert interpreted.tightening.cut_by_value(n, d, space.node, space.scratch, here - (here - 1e-3))
+    after = [side.copy() for side in space.node]
+    for side, kept in zip(space.node, before, strict=True):
+        side[:] = kept
     assert interpreted.node.cut_away(space, n, d, known, here, here - 1e-3) == Known(here, value, here - 1e-3)
-    assert (space.node.high - space.node.low <= box).all()
+    for side, kept in zip(space.node, after, strict=True):
+        np.testing.assert_array_equal(side, kept)
     assert interpreted.node.cut_away(space, n, d, Known(here, value, here), here, here - 1e-4).proved == here
 
 
@@ -153,6 +158,64 @@ def test_what_is_left_open_counts():
         assert (early.status, early.nodes) == (interpreted.search.LIMITED, nodes)
         assert max(top, best.upper - 1e-9) <= early.upper <= previous
         previous = early.upper
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("tolerance", [10.0, 0.3, 0.03, 1e-3])
+def test_loosely_proved_is_proved(seed, tolerance):
+    """However the search ends, its bound is at least that of every node left open, and at least the optimum."""
+    _, tight = found(seed, tolerance=1e-9)
+    queue, loose = found(seed, tolerance=tolerance)
+    assert loose.status == interpreted.search.PROVED
+    assert loose.upper >= tight.upper - 1e-9
+    assert (queue.keys[queue.heap[: queue.count[0]]] <= loose.upper).all()
+
+
+def test_open_nodes_below_a_new_cutoff_leave_the_largest_of_their_bounds(monkeypatch):
+    """Two nodes are queued; the first turns out empty but shows a value that makes the second unnecessary."""
+    n, d, space, value, rounding = plain()
+    evaluated = iter([(0, Known(5.0, 0.0, -np.inf)), (CLOSED, Known(-np.inf, 3.5, -np.inf))])
+    children = iter([4.0, 3.0])
+    monkeypatch.setattr(interpreted.search, "evaluate", lambda *_: interpreted.node.Verdict(*next(evaluated), 1, True))
+    monkeypatch.setattr(interpreted.search, "become_child", lambda *_: next(children))
+    queue = interpreted.search.make_queue(4, len(space.node.lower), d)
+    _, answer = interpreted.search.explore(space, n, value, limits(rounding), queue)
+    assert answer == (3.0, interpreted.search.PROVED, 2, 2)
+
+
+def test_a_bound_that_is_not_finite_is_a_breakdown():
+    n, d, space, value, rounding = plain()
+    space.net.margin[0] = np.nan
+    verdict = interpreted.node.evaluate(space, n, d, limits(rounding), 1, Known(np.inf, value, -np.inf))
+    assert (verdict.branch, verdict.sound) == (CLOSED, False)
+    queue = interpreted.search.make_queue(4, len(space.node.lower), d)
+    _, answer = interpreted.search.explore(space, n, value, limits(rounding), queue)
+    assert (answer.upper, answer.status) == (np.inf, interpreted.search.BROKEN)
+
+
+def test_what_is_returned():
+    """The rounding error joins the bound, and the status says what the returned numbers say."""
+    folded = network(np.random.default_rng(3), "plain", (2, 5, 4, 1))
+    _, _, space, value, _ = plain()
+    sizes, flat = np.array([2, 5, 4]), [folded.action_weights.ravel()]
+    flat += [part.ravel() for layer in folded.later for part in layer]
+    stack = interpreted.presolve.Stack(sizes, np.concatenate(flat), folded.first_bias)
+    case = interpreted.presolve.Case(stack, 0, -np.ones(2), np.ones(2))
+    Found, PROVED = interpreted.search.Found, interpreted.search.PROVED
+
+    def returned(upper, status, rounding=0.25, tolerance=1.0):
+        action, answer = np.zeros(2), np.zeros(5)
+        found_ = Found(upper, status, 3, 4)
+        interpreted.search.finish(case, action, limits(rounding, tolerance), space, found_, answer)
+        assert answer[0] == pytest.approx(value, abs=1e-12)
+        assert (answer[3], answer[4]) == (3, 4)
+        return answer[1] - answer[0], answer[2]
+
+    assert returned(value + 0.5, PROVED) == (pytest.approx(0.75), PROVED)
+    assert returned(value + 0.8, PROVED) == (pytest.approx(1.05), interpreted.search.LIMITED)
+    assert returned(value + 0.5, interpreted.search.LIMITED) == (pytest.approx(0.75), interpreted.search.LIMITED)
+    assert returned(value - 1.0, PROVED) == (0.0, PROVED)
+    assert returned(value, interpreted.search.BROKEN) == (np.inf, interpreted.search.BROKEN)
 
 
 def test_an_infinite_error_proves_nothing():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from .interpreted import relaxation, simplex, tableau, workspace
+from .interpreted import pivoting, relaxation, simplex, tableau, workspace
 
 BELOW_CUTOFF, INFEASIBLE, OPTIMAL = simplex.BELOW_CUTOFF, simplex.INFEASIBLE, simplex.OPTIMAL
 
@@ -56,7 +56,7 @@ def run(n, d, space, cutoff=-np.inf):
     """The program solved: (its shape at the end, the outcome)."""
     shape = tableau.write_down(space, n, d)
     outcome = simplex.dual_simplex(space.tab, n, d, shape, cutoff, 1000)
-    return simplex.Shape(outcome.rows, shape.columns), outcome
+    return pivoting.Shape(outcome.rows, shape.columns), outcome
 
 
 def read(n, d, space, shape, outcome):
@@ -78,19 +78,35 @@ def test_the_optimum_and_its_proof(seed, d, layers):
         assert proved <= -1e3 + 1e-6
     else:
         assert outcome.status == OPTIMAL
-        assert simplex.objective(space.tab, *shape) == pytest.approx(best, abs=1e-7)
+        assert pivoting.objective(space.tab, *shape) == pytest.approx(best, abs=1e-7)
         assert proved == pytest.approx(best, abs=1e-7)
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize(("d", "layers"), [(1, [2]), (3, [5]), (2, [4, 3]), (4, [6, 5])])
+def test_infeasible_programs_and_their_proofs(d, layers, active):
+    """The first neuron's phase asks for more than the box can give."""
+    for seed in range(4):
+        n, space = random_relaxation(seed, d, layers)
+        reach = np.abs(space.net.rows[0, :d]).sum() / 2
+        space.node.lower[0], space.node.upper[0] = (
+            (reach + 0.1, reach + 1.0) if active else (-reach - 1.0, -reach - 0.1)
+        )
+        space.scratch.binding[0] = 1
+        shape, outcome = run(n, d, space, -1e3)
+        assert outcome.status == INFEASIBLE
+        assert read(n, d, space, shape, outcome) <= -1e3 + 1e-6
 
 
 def test_the_stored_basis_is_a_warm_start():
     n, space = random_relaxation(3, 4, [6, 5])
     shape, cold = run(n, 4, space)
     assert (cold.status, cold.pivots > 2) == (OPTIMAL, True)
-    best = simplex.objective(space.tab, *shape)
+    best = pivoting.objective(space.tab, *shape)
     read(n, 4, space, shape, cold)
     shape, warm = run(n, 4, space)
     assert (warm.status, warm.pivots <= 1) == (OPTIMAL, True)
-    assert simplex.objective(space.tab, *shape) == pytest.approx(best, abs=1e-9)
+    assert pivoting.objective(space.tab, *shape) == pytest.approx(best, abs=1e-9)
 
 
 def test_it_stops_at_the_cutoff():
@@ -132,7 +148,7 @@ def two_columns(low, high, widths):
 
 
 def solved(tab):
-    return simplex.dual_simplex(tab, 0, 2, simplex.Shape(1, 2 + 1), -np.inf, 50)
+    return simplex.dual_simplex(tab, 0, 2, pivoting.Shape(1, 2 + 1), -np.inf, 50)
 
 
 def variables(tab):
@@ -148,7 +164,7 @@ def test_a_long_step_ends_in_a_pivot():
     tab = two_columns(1.5, 9.0, (1.0, 1.0))
     assert solved(tab).status == OPTIMAL
     np.testing.assert_allclose(variables(tab), [1.5, 1.0, 0.5])
-    assert simplex.objective(tab, 1, 3) == pytest.approx(-2.0)
+    assert pivoting.objective(tab, 1, 3) == pytest.approx(-2.0)
 
 
 @pytest.mark.parametrize("short", [1e-10, 0.0])
@@ -160,11 +176,13 @@ def test_a_row_that_can_be_mended_but_for_a_trifle_is_mended(short):
     tab = two_columns(2.0 + short, 9.0, (1.0, 1.0))
     assert solved(tab).status == OPTIMAL
     np.testing.assert_allclose(variables(tab), [2.0, 1.0, 1.0], atol=2e-10)
-    assert simplex.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
+    assert pivoting.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
+    pivoting.settle(tab, 1, 3)  # and the reduced costs say so too
+    assert pivoting.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
 
 
 def test_a_row_that_cannot_be_mended_is_infeasible():
-    outcome = simplex.dual_simplex(two_columns(2.0 + 1e-7, 9.0, (1.0, 1.0)), 0, 2, simplex.Shape(1, 3), -5.0, 50)
+    outcome = simplex.dual_simplex(two_columns(2.0 + 1e-7, 9.0, (1.0, 1.0)), 0, 2, pivoting.Shape(1, 3), -5.0, 50)
     assert (outcome.status, outcome.ray) == (INFEASIBLE, 0)
     assert outcome.step * 1e-7 >= 2.0  # from -3 at the far bounds to below -5
 

@@ -1,8 +1,7 @@
 """What happens at one node of the branch and bound: tighten, bound, solve the relaxation, climb, choose a split.
 
-The relaxation's point is a good place to look for a better action: its linear region is maximised by fixing every
-phase in the tableau at hand, and the search goes on over the kinks that pay.  The neuron to split is the one
-whose envelope costs most: multiplier times distance to the graph.
+The relaxation's point is a good place to look for a better action (`climb`).  The neuron to split is the one whose
+envelope costs most: multiplier times distance to the graph.
 
 With every phase fixed the relaxation is the network itself, and its bound should be attained.  Where rounding has
 kept the linear program from showing that, the box is halved, and smaller boxes settle it.
@@ -17,21 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from caql.maxq.exact.climb import climb, offer
 from caql.maxq.exact.compilation import NATURAL, compiled, is_finite
+from caql.maxq.exact.pivoting import Shape, Tableau
 from caql.maxq.exact.presolve import Case, presolve
-from caql.maxq.exact.relaxation import (
-    TINY,
-    Compact,
-    Floats,
-    Node,
-    backward_multipliers,
-    cut_by_value,
-    dual_bound,
-    tighten,
-)
-from caql.maxq.exact.simplex import INFEASIBLE, OPTIMAL, Outcome, Shape, Tableau, current, dual_simplex, unwritten
+from caql.maxq.exact.relaxation import TINY, Compact, Floats, Node, backward_multipliers, dual_bound
+from caql.maxq.exact.simplex import INFEASIBLE, Outcome, current, dual_simplex, unwritten
 from caql.maxq.exact.tableau import E, P, Z, read_basis, read_multipliers, read_point, write_down
-from caql.maxq.exact.workspace import Search, Workspace
+from caql.maxq.exact.tightening import cut_by_value, tighten
+from caql.maxq.exact.workspace import Workspace
 
 KINKS_WEIGHT = 0.35
 """How much first-layer neurons are preferred for splitting, per first-layer neuron and action dimension."""
@@ -72,32 +65,6 @@ class Verdict(NamedTuple):
 
 
 @compiled
-def value_at(net: Compact, n: int, d: int, search: Search) -> float:
-    """Q of the presolved network at `search.point`; leaves the pre-activations in `search.pre`."""
-    n, d = n & NATURAL, d & NATURAL
-    for i in range(n + 1):
-        y = net.constant[i]
-        for k in range(d):
-            y += net.rows[i, k] * search.point[k]
-        for j in range(net.first[i]):
-            y += net.rows[i, d + j] * search.active[j]
-        search.pre[i] = y
-        search.active[i] = max(y, 0.0)
-    return search.pre[n]
-
-
-@compiled
-def offer(net: Compact, n: int, d: int, search: Search, best: float) -> float:
-    """The better of the best value so far and the value at `search.point`."""
-    value = value_at(net, n, d, search)
-    if value > best:
-        for k in range(d):
-            search.best[k] = search.point[k]
-        return value
-    return best
-
-
-@compiled
 def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -> int:
     """The free neuron with the largest envelope multiplier x distance to the graph; -1 when none is free.
 
@@ -127,62 +94,6 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
             if score > best:
                 choice, best = i, score
     return choice
-
-
-@compiled
-def fix_phases(n: int, d: int, node: Node, tab: Tableau, search: Search) -> None:
-    """Confine the tableau to the linear region of the point that `value_at` has just evaluated."""
-    for i in range(n):
-        z = d + 3 * i
-        if node.lower[i] < 0.0 and node.upper[i] > 0.0:
-            if search.pre[i] > 0.0:
-                tab.variable_high[z + 1] = 0.0
-            else:
-                tab.variable_high[z] = 0.0
-
-
-@compiled
-def cross_kink(d: int, node: Node, tab: Tableau, shape: Shape) -> bool:
-    """Cross the kink at the point beyond which Q grows most: change that neuron's phase; False if there is none."""
-    chosen, gain = -1, 1e-12
-    for c in range(1, shape.columns):
-        v = tab.nonbasic[c]
-        if v >= d and (v - d) % 3 < 2 and tab.matrix[shape.rows, c] > gain and tab.variable_high[v] == 0.0:
-            partner = v + 1 if (v - d) % 3 == 0 else v - 1
-            for other in range(1, shape.columns):
-                if tab.nonbasic[other] == partner and tab.nonbasic_value[other] == 0.0:
-                    chosen, gain = v, tab.matrix[shape.rows, c]
-    if chosen < 0:
-        return False
-    i = (chosen - d) // 3
-    if (chosen - d) % 3 == 0:
-        tab.variable_high[chosen] = node.upper[i]
-        tab.variable_high[chosen + 1] = 0.0
-    else:
-        tab.variable_high[chosen] = -node.lower[i]
-        tab.variable_high[chosen - 1] = 0.0
-    return True
-
-
-@compiled
-def climb(space: Workspace, n: int, d: int, shape: Shape, best: float) -> float:
-    """From the program's point to the best of its linear region, and on over kinks that pay; uses up the tableau."""
-    node, tab, search = space.node, space.tab, space.search
-    for step in range(8):
-        if step == 0:
-            fix_phases(n, d, node, tab, search)
-        elif not cross_kink(d, node, tab, shape):
-            break
-        outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
-        if outcome.status != OPTIMAL:
-            break
-        shape = Shape(outcome.rows, shape.columns)
-        read_point(tab, d, shape, search.point)
-        value = offer(space.net, n, d, search, best)
-        if not value > best:
-            break
-        best = value
-    return best
 
 
 @compiled

@@ -30,14 +30,16 @@ Why each step keeps that claim, in whatever order the compiler adds:
    That an earlier neuron may exceed its bounds by m_j moves its z off the envelope, off z = y or off z = 0 by at
    most m_j, times the coefficient it has by then; coefficients compound, but by the factor 3 in B_j the sum of
    these terms is at most 5/3 m_j |row_ij| for each j.  Together they stay below m_i.
-2. `cut_box`.  The plane may be wrong by m_i, the bound it is held against by m_i, and the sum over the box is rounded
-   by less than m_i; it is therefore relaxed by 3 m_i, and what remains of the box is rounded outwards.
-3. `tighten` calls a node empty when two bounds of one neuron contradict each other by more than 2 m_i.
+2. `tightening.cut_box`.  The plane may be wrong by m_i, the bound it is held against by m_i, and the sum over the
+   box and the new ends of its sides are rounded by less than m_i, in units of the plane: it is relaxed by 3 m_i.
+3. `tightening.tighten` calls a node empty when two bounds of one neuron contradict each other by more than 2 m_i.
 4. `dual_bound`.  Replacing y by the nearest point within its bounds moves c_i z - t_i y by (|c_i| + |t_i|) m_i at
    most.  The multipliers are arbitrary, so the sum itself is rounded by at most gamma / 2 times
-   2 B_n + sum (|c_i| + 4 |t_i|) B_i.  The bound returned includes B_n gamma + sum (2 |c_i| + 3 |t_i|) m_i.
-5. `cut_by_value` removes what the same sum, with one term replaced, proves to lie below the cutoff: its errors are
-   those that the bound already includes.
+   2 B'_n + sum (|c_i| + 4 |t_i|) B_i, with B'_n the first two terms of B_n.  As c_i is made of row n and of rows
+   times multipliers, sum |c_i| m_i is at most a third of (m_n - gamma B'_n) + sum |t_i| m_i.  The bound returned
+   includes m_n + 4 sum |t_i| m_i, which is more than all of that.
+5. `tightening.cut_by_value` removes what the same sum, with one term replaced, proves to lie below the cutoff: its
+   errors are those that the bound already includes, and gamma counts the operations that round the new ends too.
 
 Products that underflow are wrong by 1e-323; the margins' floor, `TINY`, is far above that.  An overflow makes
 a bound infinite or NaN, and then nothing is proved.
@@ -55,8 +57,6 @@ from caql.maxq.exact.compilation import NATURAL, compiled
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 ROUNDOFF = 2.0**-53
-OUTWARDS = 2.0**-51
-"""By how much an end of an interval inside [0, 1] is moved outwards when it is computed."""
 TINY = 1e-280
 """Far above the smallest float64, far below anything that matters."""
 
@@ -175,87 +175,6 @@ def bound_layer(net: Compact, d: int, layer: Layer, block: Floats, node: Node, p
 
 
 @compiled
-def cut_box(d: int, planes: Planes, i: int, least: float, node: Node) -> tuple[bool, bool]:
-    """Keep only actions at which plane i is at least `least`: (box not empty, box changed)."""
-    reach = planes.constant[i] - least
-    for k in range(d):
-        g = planes.slope[k, i]
-        reach += g * (node.high[k] if g > 0.0 else node.low[k])
-    if reach < 0.0:
-        return False, True
-    changed = False
-    for k in range(d):
-        g = planes.slope[k, i]
-        width = node.high[k] - node.low[k]
-        if reach < abs(g) * width:
-            if g > 0.0:
-                node.low[k] = max(node.low[k], node.high[k] - reach / g - OUTWARDS)
-            else:
-                node.high[k] = min(node.high[k], node.low[k] - reach / g + OUTWARDS)
-            changed = changed or reach < 0.9 * abs(g) * width
-    return True, changed
-
-
-@compiled
-def tighten(net: Compact, n: int, d: int, node: Node, scratch: Scratch, planes: Planes) -> bool:
-    """Bounds of all neurons from the box and the box from the fixed phases, in place; False when none is left.
-
-    The first layer, where bounds are exact, is done again when its half-spaces have shrunk the box.
-    """
-    start = np.int64(0)
-    again = True
-    while start < n:
-        count = net.first[start]
-        end = start
-        while end < n and net.first[end] == count:
-            planes.constant[end - start] = net.constant[end]
-            end += 1
-        width = end - start
-        bound_layer(net, d, Layer(count, start, width), net.columns, node, planes)
-        changed = False
-        for i in range(start, end):
-            nonempty, cut = tighten_neuron(net, d, node, scratch, planes, i, (i - start, width))
-            if not nonempty:
-                return False
-            changed = changed or cut
-        if changed and again and count == 0:
-            again = False
-        else:
-            start = end
-    return True
-
-
-@compiled
-def tighten_neuron(
-    net: Compact, d: int, node: Node, scratch: Scratch, planes: Planes, i: int, place: tuple[int, int]
-) -> tuple[bool, bool]:
-    """Neuron i's bounds from its planes (`place`: its index in the layer, the layer's width), the box from its phase.
-
-    Returns (node not empty, box changed).
-    """
-    above, below = place[0], place[1] + place[0]
-    up, low = planes.up[above], -planes.up[below]
-    stored_low, stored_up = node.lower[i], node.upper[i]
-    margin = net.margin[i]
-    if up < stored_low - 2.0 * margin or low > stored_up + 2.0 * margin:
-        return False, False
-    nonempty, cut = True, False
-    if stored_low >= 0.0 and low < stored_low:
-        nonempty, cut = cut_box(d, planes, above, stored_low - 3.0 * margin, node)
-    elif stored_up <= 0.0 and up > stored_up:
-        nonempty, cut = cut_box(d, planes, below, -stored_up - 3.0 * margin, node)
-    scratch.binding[i] = (stored_low >= 0.0 and low < 0.0) or (stored_up <= 0.0 and up > 0.0)
-    node.lower[i] = max(stored_low, low)
-    node.upper[i] = min(stored_up, up)
-    if node.lower[i] > node.upper[i]:  # by no more than rounding: any point between the two will do
-        if stored_low >= 0.0:
-            node.upper[i] = node.lower[i]
-        else:
-            node.lower[i] = node.upper[i]
-    return nonempty, cut
-
-
-@compiled
 def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt: bool) -> float:
     """The upper bound on Q that the node's multipliers prove, rounding included.
 
@@ -283,7 +202,7 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         else:
             bound += max(0.0, max(-t * low, (c - t) * up))
         node.multiplier[i] = t
-        rounding += (2.0 * abs(c) + 3.0 * abs(t)) * net.margin[i]
+        rounding += 4.0 * abs(t) * net.margin[i]
         if t != 0.0:
             bound += t * net.constant[i]
             for k in range(d + net.first[i]):
@@ -314,44 +233,3 @@ def backward_multipliers(net: Compact, n: int, d: int, node: Node, scratch: Scra
         if t != 0.0:
             for k in range(d + net.first[i]):
                 row[k] += t * net.rows[i, k]
-
-
-@compiled
-def cut_by_value(n: int, d: int, node: Node, scratch: Scratch, slack: float) -> bool:
-    """Cut off what the bound just evaluated proves to be `slack` below it (reduced-cost tightening).
-
-    Valid only right after `dual_bound`; False when nothing was cut.
-    """
-    slack = slack * (1.0 + 1e-9) + TINY
-    cut = False
-    for k in range(d):
-        g = scratch.row[k]
-        if g > 0.0 and slack < g * (node.high[k] - node.low[k]):
-            node.low[k] = max(node.low[k], node.high[k] - slack / g - OUTWARDS)
-            cut = True
-        elif g < 0.0 and slack < -g * (node.high[k] - node.low[k]):
-            node.high[k] = min(node.high[k], node.low[k] - slack / g + OUTWARDS)
-            cut = True
-    for i in range(n):
-        low, up = node.lower[i], node.upper[i]
-        if low >= 0.0 or up <= 0.0:
-            continue
-        t = node.multiplier[i]
-        w = scratch.coefficient[i] - t
-        left, right = -t * low, w * up
-        need = max(0.0, max(left, right)) - slack
-        if max(left, 0.0) < need:
-            node.lower[i] = 0.0
-            scratch.binding[i] = 1
-            cut = True
-        elif t < 0.0 and left < need:
-            node.lower[i] = -need / t
-            cut = True
-        if max(right, 0.0) < need:
-            node.upper[i] = 0.0
-            scratch.binding[i] = 1
-            cut = True
-        elif w < 0.0 and right < need:
-            node.upper[i] = need / w
-            cut = True
-    return cut

@@ -7,7 +7,6 @@ the first tableau is written down, not pivoted to.  All variables are boxed, so 
 each nonbasic variable sits at the bound its reduced cost prefers, and a ratio test may step over (flip)
 variables as long as the dual objective improves.
 
-A tableau row reads x_basic = T[r, 0] + sum over columns c of T[r, c] x_nonbasic(c); the last row is Q.
 Further rows over the actions would join as further basic variables with bounds of their own.
 """
 
@@ -17,54 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from caql.maxq.exact.compilation import NATURAL, compiled
-from caql.maxq.exact.relaxation import Floats, Integers
+from caql.maxq.exact.compilation import compiled
+from caql.maxq.exact.pivoting import (
+    FEASIBLE,
+    Shape,
+    Tableau,
+    choose_column,
+    exchange,
+    fetch_bounds,
+    objective,
+    settle,
+)
 
-FEASIBLE = 1e-9
-PIVOT = 1e-8
-"""Entries of a row that are no larger are not pivoted on."""
-SPARSE = 3
-"""A row with fewer than one in so many entries is added entry by entry."""
 OPTIMAL, INFEASIBLE, BELOW_CUTOFF, STALLED = 0, 1, 2, 3
-
-
-class Tableau(NamedTuple):
-    """Dense tableau, variable bounds by id, and the current point."""
-
-    matrix: Floats
-    basic: Integers
-    nonbasic: Integers
-    basic_value: Floats
-    nonbasic_value: Floats
-    variable_low: Floats
-    variable_high: Floats
-    basic_low: Floats
-    basic_high: Floats
-    ratio: Floats
-    activation: Floats
-    """Rows of z per neuron while the tableau is being written down."""
-    column: Integers
-    incoming: Floats
-    touched: Integers
-    """The incoming row, and its columns that are not zero."""
-    reach: Floats
-    """Minus the lower bound of each free neuron."""
-    slope: Floats
-    """Of each free neuron's envelope; 0 for the others."""
-    planes: Floats
-    """The first layer's z, a column each, and the order of its free neurons, also while writing down."""
-    bent: Integers
-    where: Integers
-    """By variable: r + 1 in row r, -c in column c, 0 for a free neuron's third variable while it has no row."""
-    stop: Integers
-    """Pivoting ends soon after its only entry becomes non-zero."""
-
-
-class Shape(NamedTuple):
-    """How much of a tableau is in use; the row after the last is Q."""
-
-    rows: int
-    columns: int
 
 
 class Outcome(NamedTuple):
@@ -79,78 +43,6 @@ class Outcome(NamedTuple):
     pivots: int
     ray: int
     step: float
-
-
-@compiled
-def pivot(tab: Tableau, rows: int, columns: int, r: int, q: int) -> None:
-    """Exchange basic variable r with nonbasic variable q; values are left alone."""
-    matrix, incoming = tab.matrix, tab.incoming
-    padded = (columns + 3) & NATURAL & ~3  # whole vectors; the padding is kept at zero
-    inverse = 1.0 / matrix[r, q]
-    for c in range(padded):
-        incoming[c] = matrix[r, c] * -inverse
-        matrix[r, c] = 0.0
-    incoming[q] = inverse
-    matrix[r, q] = 1.0
-    touched, count = tab.touched, 0
-    for c in range(columns):
-        touched[count] = c
-        count += incoming[c] != 0.0
-    if SPARSE * count < padded:
-        for i in range(rows + 1):
-            factor = matrix[i, q]
-            if factor != 0.0:
-                matrix[i, q] = 0.0
-                for c in range(count):
-                    matrix[i, touched[c]] += factor * incoming[touched[c]]
-    else:
-        for i in range(0, rows, 2):
-            factor, other = matrix[i, q], matrix[i + 1, q]
-            matrix[i, q] = matrix[i + 1, q] = 0.0
-            for c in range(padded):
-                matrix[i, c] += factor * incoming[c]
-                matrix[i + 1, c] += other * incoming[c]
-        if rows % 2 == 0:
-            factor = matrix[rows, q]
-            matrix[rows, q] = 0.0
-            for c in range(padded):
-                matrix[rows, c] += factor * incoming[c]
-    tab.basic[r], tab.nonbasic[q] = tab.nonbasic[q], tab.basic[r]
-    tab.where[tab.basic[r]] = r + 1
-    tab.where[tab.nonbasic[q]] = -q
-
-
-@compiled
-def settle(tab: Tableau, rows: int, columns: int) -> None:
-    """Put every nonbasic variable at the bound its reduced cost prefers and recompute the basic ones."""
-    matrix = tab.matrix
-    tab.nonbasic_value[0] = 1.0
-    for c in range(1, columns):
-        variable = tab.nonbasic[c]
-        upper = matrix[rows, c] > 0.0
-        tab.nonbasic_value[c] = tab.variable_high[variable] if upper else tab.variable_low[variable]
-    for r in range(rows):
-        value = 0.0
-        for c in range(columns):
-            value += matrix[r, c] * tab.nonbasic_value[c]
-        tab.basic_value[r] = value
-
-
-@compiled
-def fetch_bounds(tab: Tableau, rows: int) -> None:
-    """Lay the basic variables' bounds beside their values."""
-    for r in range(rows):
-        tab.basic_low[r] = tab.variable_low[tab.basic[r]]
-        tab.basic_high[r] = tab.variable_high[tab.basic[r]]
-
-
-@compiled
-def objective(tab: Tableau, rows: int, columns: int) -> float:
-    """The tableau's value of Q, an upper bound up to rounding."""
-    value = 0.0
-    for c in range(columns):
-        value += tab.matrix[rows, c] * tab.nonbasic_value[c]
-    return value
 
 
 @compiled
@@ -225,106 +117,6 @@ def worst_violation(tab: Tableau, rows: int) -> tuple[int, float, float]:
         elif above > worst:
             r, worst, sign = i, above, -1.0
     return r, worst, sign
-
-
-@compiled
-def rate(tab: Tableau, shape: Shape, r: int, sign: float) -> int:
-    """The ratio of every column that can mend row r, infinity elsewhere; returns the best column, or -1."""
-    matrix, ratio = tab.matrix, tab.ratio
-    q, best, size = np.int64(-1), np.inf, 0.0
-    for c in range(1, shape.columns):
-        ratio[c] = np.inf
-        slope = sign * matrix[r, c]
-        if abs(slope) <= PIVOT:
-            continue
-        variable = tab.nonbasic[c]
-        least = tab.variable_low[variable]
-        if tab.variable_high[variable] > least and (slope < 0.0) == (tab.nonbasic_value[c] > least):
-            ratio[c] = max(0.0, -matrix[shape.rows, c] / slope)
-            if ratio[c] < best or (ratio[c] == best and abs(slope) > size):
-                q, best, size = c, ratio[c], abs(slope)
-    return q
-
-
-@compiled
-def negligible(tab: Tableau, columns: int, r: int) -> float:
-    """A violation of row r that proves nothing: columns too small to pivot on might mend it."""
-    total = 0.0
-    for c in range(1, columns):
-        if abs(tab.matrix[r, c]) <= PIVOT:
-            variable = tab.nonbasic[c]
-            total += abs(tab.matrix[r, c]) * (tab.variable_high[variable] - tab.variable_low[variable])
-    return FEASIBLE + 2.0 * total
-
-
-@compiled
-def next_column(tab: Tableau, columns: int, r: int, passed: int) -> int:
-    """The column with the smallest ratio but for `passed`, whose ratio becomes infinite; -1 when there is none."""
-    ratio, matrix = tab.ratio, tab.matrix
-    ratio[passed] = np.inf
-    q, best, size = np.int64(-1), np.inf, 0.0
-    for c in range(1, columns):
-        if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
-            q, best, size = c, ratio[c], abs(matrix[r, c])
-    return q
-
-
-@compiled
-def flip(tab: Tableau, rows: int, q: int) -> None:
-    """Move nonbasic variable q to its other bound."""
-    variable = tab.nonbasic[q]
-    width = tab.variable_high[variable] - tab.variable_low[variable]
-    at_upper = tab.nonbasic_value[q] > tab.variable_low[variable]
-    move = -width if at_upper else width
-    tab.nonbasic_value[q] = tab.variable_low[variable] if at_upper else tab.variable_high[variable]
-    for i in range(rows):
-        tab.basic_value[i] += tab.matrix[i, q] * move
-
-
-@compiled
-def exchange(tab: Tableau, shape: Shape, r: int, q: int, sign: float) -> None:
-    """Bring basic variable r to the bound it violates by moving nonbasic variable q, and pivot."""
-    rows = shape.rows
-    target = tab.basic_low[r] if sign > 0.0 else tab.basic_high[r]
-    move = (target - tab.basic_value[r]) / tab.matrix[r, q]
-    for i in range(rows):
-        tab.basic_value[i] += tab.matrix[i, q] * move
-    tab.basic_value[r] = tab.nonbasic_value[q] + move
-    tab.nonbasic_value[q] = target
-    pivot(tab, rows, shape.columns, r, q)
-    tab.basic_low[r] = tab.variable_low[tab.basic[r]]
-    tab.basic_high[r] = tab.variable_high[tab.basic[r]]
-
-
-class Choice(NamedTuple):
-    """The column to exchange a row with, or -1; the objective and the ratio there; the violation that would be left."""
-
-    column: int
-    value: float
-    ratio: float
-    rest: float
-
-
-@compiled
-def choose_column(tab: Tableau, shape: Shape, r: int, sign: float, worst: float, value: float) -> Choice:
-    """The long step: flip the columns on the way as long as the dual objective improves.
-
-    Without a column, a `rest` of 0 stands for a violation too small to prove anything by.
-    """
-    q, rest, passed = rate(tab, shape, r, sign), worst, 0.0
-    while q >= 0:
-        value -= rest * (tab.ratio[q] - passed)
-        passed = tab.ratio[q]
-        variable = tab.nonbasic[q]
-        rest -= abs(tab.matrix[r, q]) * (tab.variable_high[variable] - tab.variable_low[variable])
-        if rest <= 0.0:
-            return Choice(q, value, passed, 0.0)
-        following = next_column(tab, shape.columns, r, q)
-        if following < 0 and rest <= negligible(tab, shape.columns, r):
-            return Choice(q, value, passed, 0.0)  # it mends the row but for a trifle
-        flip(tab, shape.rows, q)
-        q = following
-    return Choice(q, value, passed, rest if rest > negligible(tab, shape.columns, r) else 0.0)
 
 
 @compiled

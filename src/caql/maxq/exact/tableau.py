@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from caql.maxq.exact.compilation import NATURAL, compiled
+from caql.maxq.exact.pivoting import Shape, Tableau, pivot
 from caql.maxq.exact.relaxation import Compact, Floats, Node
-from caql.maxq.exact.simplex import Outcome, Shape, Tableau, pivot
+from caql.maxq.exact.simplex import Outcome
 from caql.maxq.exact.workspace import Workspace
 
 Z, P, E = 1, 2, 4

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from caql.maxq.exact.compilation import allocating
+from caql.maxq.exact.pivoting import Tableau
 from caql.maxq.exact.presolve import Affine, Presolve
 from caql.maxq.exact.relaxation import Compact, Floats, Integers, Node, Planes, Scratch
-from caql.maxq.exact.simplex import Tableau
 
 
 class Search(NamedTuple):

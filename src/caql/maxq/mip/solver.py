@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
-from caql.maxq.host import as_float64, conclude, first_guess, is_proved
+from caql.maxq.host import as_float64, conclude, first_guess, is_proved, refused_on_host
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
 from caql.maxq.mip.formulation import Model, formulate, tighten
@@ -73,7 +73,9 @@ class Mip:
         absolute = np.broadcast_to(np.asarray(problem.tolerance, np.float64), rows)
         relative = np.broadcast_to(np.asarray(problem.relative_tolerance, np.float64), rows)
         low, high = (np.broadcast_to(side, actions.shape) for side in (box.low, box.high))
-        wanted = np.ones(rows, np.bool_) if problem.mask is None else np.asarray(problem.mask)
+        wanted = refused_on_host(problem) == 0
+        if problem.mask is not None:
+            wanted &= np.asarray(problem.mask)
         interrupted = False
         for row in np.flatnonzero(wanted & ~is_proved(problem, values, upper)).tolist():
             try:

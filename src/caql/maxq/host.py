@@ -46,6 +46,12 @@ def allowed_gap(problem: Problem, values: Array) -> Array:
         return np.broadcast_to(np.maximum(absolute, relative * np.abs(values)), values.shape)
 
 
+def refused_on_host(problem: Problem) -> NDArray[Any]:
+    """(B,) `refused_rows` of a problem of any arrays: the rows that must not reach a backend."""
+    arrays: Problem = jax.tree.map(np.asarray, problem)
+    return np.broadcast_to(refused_rows(arrays, np), len(arrays.network.first_bias))
+
+
 def is_proved(problem: Problem, values: Array, upper: Array) -> NDArray[np.bool_]:
     """(B,) where the upper bound is within the tolerance of the value, in these very numbers."""
     with np.errstate(invalid="ignore"):
@@ -58,7 +64,7 @@ def conclude(
     """The solution with its status: optimal where the gap is closed, else the reason in `stopped`."""
     upper = np.maximum(upper, values)
     status = np.where(is_proved(problem, values, upper), int(Status.OPTIMAL), stopped)
-    refused = np.broadcast_to(refused_rows(on_host(problem), np), status.shape)
+    refused = refused_on_host(problem)
     status = np.where(refused == 0, status, refused)
     actions = np.where(np.isfinite(actions), actions, 0.0)
     upper = np.where(status == int(Status.FAILED), np.inf, upper)
@@ -68,8 +74,3 @@ def conclude(
         status = np.where(np.asarray(problem.mask), status, int(Status.SKIPPED))
     fields: list[Any] = [actions, values, upper, status.astype(np.int32), work]
     return Solution(*fields)
-
-
-def on_host(problem: Problem) -> Problem:
-    """The same problem as NumPy arrays."""
-    return jax.tree.map(np.asarray, problem)

@@ -40,10 +40,15 @@ class _Watch:
         while True:
             numbers = self.reader.recv(64)
             stop, previous = self.stop, self.previous
-            if stop is not None and signal.SIGINT in numbers:
+            if stop is not None and signal.SIGINT in numbers and _raises():
                 stop()
             if previous >= 0:  # whoever listened before, such as an event loop, still hears of it
                 os.write(previous, numbers)
+
+
+def _raises() -> bool:
+    """Whether Ctrl-C means `KeyboardInterrupt`."""
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @cache
@@ -70,7 +75,7 @@ class interruptible:
     @property
     def listening(self) -> bool:
         """Whether Ctrl-C would call `stop`."""
-        return self.watch is not None
+        return self.watch is not None and _raises()
 
     def _stop(self) -> None:
         # Some libraries have a handler of their own, and Python never hears of the signal.
@@ -78,8 +83,6 @@ class interruptible:
         self.stop()
 
     def __enter__(self) -> interruptible:
-        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            return self
         if threading.current_thread() is not threading.main_thread():
             return self
         watch = _watch(os.getpid())
@@ -94,7 +97,7 @@ class interruptible:
             return False
         signal.set_wakeup_fd(self.watch.previous, warn_on_full_buffer=False)
         self.watch.stop = None
-        if kind is not KeyboardInterrupt:
+        if kind is not KeyboardInterrupt or not _raises():
             return False
         self.interrupted = True
         return True

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from caql.actions import ActionSet
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
-from caql.maxq.host import as_float64, conclude, first_guess, is_proved, on_host
+from caql.maxq.host import as_float64, conclude, first_guess, is_proved, refused_on_host
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
 from caql.maxq.mip.formulation import Model, formulate, tighten
-from caql.maxq.problem import Problem, Solution, Status, refused_rows, require_support
+from caql.maxq.problem import Problem, Solution, Status, require_support
 from caql.networks import folded_value
 
 Array = NDArray[np.float64]
@@ -69,7 +69,7 @@ class Mip:
         with np.errstate(invalid="ignore", over="ignore"):
             bounds = layer_bounds(network, action_set, self.bounds)
             actions = first_guess(problem, action_set, rows)
-            refused = np.broadcast_to(refused_rows(on_host(problem), np), rows)
+            refused = refused_on_host(problem)
             wanted = refused == 0 if problem.mask is None else np.asarray(problem.mask) & (refused == 0)
             empty, auxiliary = _brought_inside(given, actions)
             values = folded_value(network, actions)

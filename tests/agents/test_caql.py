@@ -17,6 +17,7 @@ from caql.bounds import dual_bound
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError
 from caql.maxq.gradient_ascent import GradientAscent
+from caql.maxq.problem import Status
 from caql.networks import folded_value, q_value
 from caql.replay import Batch
 from caql.targets.clustering import Clustering
@@ -309,3 +310,19 @@ def test_only_caql_has_something_to_measure():
 def test_a_dual_only_agent_has_no_maximisers_to_imitate():
     with pytest.raises(CaqlError, match="stochastic"):
         CAQLConfig(dual_only=True, action_function="stochastic")
+
+
+def test_a_solver_that_fails_does_not_act_and_an_empty_set_has_its_centre():
+    agent = CAQL(CAQLConfig(hidden=(4,), action_hidden=(4,)), Spec(3, make_box([-1.0, 0.0], [1.0, 4.0])))
+    state, states = agent.init(KEY), np.zeros((3, 3), np.float32)
+    found = agent.solve(agent.max_q(state, states), KEY)
+
+    def answering(*status):
+        flagged = found._replace(actions=jnp.full((3, 2), 0.5), status=jnp.array(status, jnp.int8))
+        agent.solve = lambda problem, key: flagged
+        return agent.best_actions(state, states)
+
+    acted = answering(Status.OPTIMAL, Status.INFEASIBLE, Status.LIMIT)
+    np.testing.assert_array_equal(acted, [[0.5, 0.5], [0.0, 2.0], [0.5, 0.5]])
+    with pytest.raises(CaqlError, match="solver 'ga' failed at a state"):
+        answering(Status.OPTIMAL, Status.FAILED, Status.LIMIT)

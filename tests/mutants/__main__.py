@@ -82,17 +82,20 @@ def main(words: list[str], record: Path | None) -> int:
     """Try the mutants; the number of survivors that are not equivalent."""
     kills: dict[str, Any] = json.loads(record.read_text()) if record and record.exists() else {}
     chosen = mutants(words)
-    todo = [mutant for mutant in chosen if not mutant.get("equivalent") and digest(mutant) not in kills]
     counts: dict[str, Counter[str]] = {mutant["file"]: Counter() for mutant in chosen}
+    todo = []
     for mutant in chosen:
-        if mutant not in todo:
+        known_by = digest(mutant)
+        if mutant.get("equivalent") or known_by in kills:
             counts[mutant["file"]]["equivalent" if mutant.get("equivalent") else "killed"] += 1
+        else:
+            todo.append((mutant, known_by))
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_the_tree(folder)
-        tests = sorted({test for mutant in todo for test in mutant["tests"]})
+        tests = sorted({test for mutant, _ in todo for test in mutant["tests"]})
         if todo and (failed := first_failure(tree, tests, seconds=None)):
             raise SystemExit(f"without any mutant this fails: {failed}")
-        for mutant in todo:
+        for mutant, known_by in todo:
             start = time.monotonic()
             noticed = attempt(tree, mutant)
             seconds = round(time.monotonic() - start, 1)
@@ -100,7 +103,7 @@ def main(words: list[str], record: Path | None) -> int:
             counts[mutant["file"]][outcome] += 1
             print(f"{outcome:8} {seconds:6.1f} s {mutant['file']} | {mutant['new'].strip()}", flush=True)
             if noticed and record:
-                kills[digest(mutant)] = {
+                kills[known_by] = {
                     "file": mutant["file"],
                     "new": mutant["new"],
                     "by": noticed,

@@ -10,22 +10,31 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
+import math
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 LEFT_OUT = {".git", ".venv", ".pytest_cache", "runs", "found", "site"}
 """What the copy does without, at the top of the tree."""
-SECONDS = 300
+PRELOADED = ("jax", "jax.numpy", "optax", "gymnasium", "numba", "tyro", "safetensors.numpy")
+"""Most of the time that a small test takes, before it begins; none of them starts a thread."""
+NEEDED = ("-p", "no:cacheprovider", "-p", "pytest_timeout")
+"""pytest's plugins; to load all those that are installed takes a second."""
+SECONDS = 150
 """A mutant that makes its tests hang is stopped after this time, and counts as killed."""
 
 
@@ -41,21 +50,44 @@ def digest(mutant: dict[str, Any]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def first_failure(tree: Path, tests: list[str], seconds: float | None = SECONDS) -> str | None:
-    """The first of the tests that fails in the copied tree, or why there is none to name; None if all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-rfE", *tests]
-    compiled = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "JAX_COMPILATION_CACHE_DIR": compiled}
-    try:
-        done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, timeout=seconds, check=False, text=True
-        )
-    except subprocess.TimeoutExpired:
-        return "time"
-    if done.returncode == 0:
+def first_failure(tree: Path, tests: list[str], seconds: float = math.inf) -> str | None:
+    """The first of the tests that fails in the copied tree, or why there is none to name; None if all pass.
+
+    They run in a fork of this process, which has imported what takes longest to import.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            os._exit(_run(tree, tests))
+        end = time.monotonic() + seconds
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "time"
+            time.sleep(0.05)
+        output.seek(0)
+        said = output.read()
+    if ended[1] == 0:
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", done.stdout, re.MULTILINE)
-    return failed[1] if failed else done.stdout[-2000:] + done.stderr[-2000:]
+    failed = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", said, re.MULTILINE)
+    return failed[1] if failed else said[-2000:]
+
+
+def _run(tree: Path, tests: list[str]) -> int:
+    """pytest's verdict on the tests, in a process that has the copied tree in place of this one."""
+    os.chdir(tree)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "caql")]:
+        del sys.modules[name]
+    sys.path[:] = [str(tree), str(tree / "src"), *(each for each in sys.path if Path(each) not in (ROOT, ROOT / "src"))]
+    os.environ |= {"PYTHONPATH": str(tree / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    try:
+        return int(pytest.main(["-x", "-q", "-rfE", *NEEDED, "--timeout", "100", *tests]))
+    except BaseException:  # whatever happens, the fork must not go on with what this process was doing
+        traceback.print_exc()
+        return 1
 
 
 def attempt(tree: Path, mutant: dict[str, Any]) -> str | None:
@@ -66,7 +98,7 @@ def attempt(tree: Path, mutant: dict[str, Any]) -> str | None:
         raise SystemExit(f"{mutant['file']} holds {source.count(mutant['old'])} times: {mutant['old']!r}")
     path.write_text(source.replace(mutant["old"], mutant["new"]))
     try:
-        return first_failure(tree, mutant["tests"])
+        return first_failure(tree, mutant["tests"], SECONDS)
     finally:
         path.write_text(source)
 
@@ -93,7 +125,7 @@ def main(words: list[str], record: Path | None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_the_tree(folder)
         tests = sorted({test for mutant, _ in todo for test in mutant["tests"]})
-        if todo and (failed := first_failure(tree, tests, seconds=None)):
+        if todo and (failed := first_failure(tree, tests)):
             raise SystemExit(f"without any mutant this fails: {failed}")
         for mutant, known_by in todo:
             start = time.monotonic()
@@ -122,4 +154,7 @@ if __name__ == "__main__":
     parser.add_argument("--record", type=Path, help="a file in which kills are kept, so that a second run goes on")
     parser.add_argument("words", nargs="*", help="parts of the paths of the files to change; all of them if left out")
     arguments = parser.parse_args()
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
+    for module in PRELOADED:
+        importlib.import_module(module)
     sys.exit(1 if main(arguments.words, arguments.record) else 0)

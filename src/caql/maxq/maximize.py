@@ -23,7 +23,7 @@ from caql.errors import CaqlError, CaqlWarning
 from caql.maxq.exact.solver import Exact
 from caql.maxq.host import Array, is_proved
 from caql.maxq.interrupts import Interrupted
-from caql.maxq.problem import Problem, Solution, Solver, Status
+from caql.maxq.problem import Problem, Solution, Solver, Status, require_threads
 from caql.maxq.solvers import SOLVERS, make_solver
 from caql.networks import FoldedNetwork, fold_state, folded_value
 
@@ -131,8 +131,8 @@ def _run_traceable(solver: Solver, problem: Problem, key: jax.Array) -> Solution
 def chosen_solver(solver: str | Solver, settings: dict[str, Any]) -> Solver:
     """The solver, with those of the settings that are not None."""
     threads = settings["threads"]
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise CaqlError(f"threads = {threads!r} must be a whole number, at least 1")
+    if threads is not None:
+        require_threads(threads)
     if isinstance(solver, str):
         chosen = make_solver(solver)
     elif isinstance(solver, Solver):

@@ -117,6 +117,16 @@ def searched(problem: Problem, actions: Array, values: Array, moving: Array, wor
     return Solution(actions, jnp.where(empty, -jnp.inf, values), upper, status.astype(jnp.int8), work)
 
 
+MOST_THREADS = 1024
+"""More of them than any machine has processors for; memory is set aside for each."""
+
+
+def require_threads(threads: Any) -> None:
+    """Raise `CaqlError` unless `threads` is a number of threads that a machine can have."""
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise CaqlError(f"threads = {threads!r} must be a whole number, at least 1 and at most {MOST_THREADS}")
+
+
 def require_support(solver: Any, action_set: ActionSet) -> None:
     """Raise `CaqlError` unless the solver takes such an action set; each solver's `solve` begins with this."""
     if action_set.rows.shape[-2] and not solver.accepts_rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,17 @@ def make_solver(name: str, **settings: object) -> Solver:
 def proves(name: str) -> bool:
     """Whether the solver of that name proves what it finds; the others search."""
     return not solver_class(name).traceable
+
+
+def without_clock(solver: Solver) -> Solver:
+    """The solver as training uses it: limited by its nodes alone, if it counts them (`exact` does).
+
+    What a clock cuts short depends on how busy the machine is, and so would everything learned from it.
+    """
+    if not (hasattr(solver, "node_limit") and hasattr(solver, "time_limit")):
+        return solver
+    unhurried: Solver = dataclasses.replace(solver, time_limit=math.inf)  # type: ignore[type-var]
+    return unhurried
 
 
 def inside_jit(solver: Solver) -> Callable[[Problem, Any], Solution] | None:

@@ -31,7 +31,7 @@ from caql.errors import CaqlError
 from caql.maxq.exact.block import ANSWER, FIELDS, Block
 from caql.maxq.host import as_float64, is_proved, refused_on_host
 from caql.maxq.interrupts import Interrupted, interruptible
-from caql.maxq.problem import Problem, Solution, Status, require_support
+from caql.maxq.problem import Problem, Solution, Status, require_support, require_threads
 from caql.networks import folded_value
 
 Floats = NDArray[np.float64]
@@ -63,8 +63,8 @@ class Exact:
             raise CaqlError(f"node_limit = {self.node_limit} must be at least 1")
         if not self.time_limit > 0.0:
             raise CaqlError(f"time_limit = {self.time_limit} must be positive (seconds per state)")
-        if self.threads is not None and self.threads < 1:
-            raise CaqlError(f"threads = {self.threads} must be at least 1, or None")
+        if self.threads is not None:
+            require_threads(self.threads)
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002 - nothing here is random
         """Answer for every row, as NumPy arrays; `key` is not used.

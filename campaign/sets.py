@@ -1,8 +1,8 @@
 """Action sets of every awkward kind: what the exact solver claims over them, held against samples and a big-M model.
 
-The generator knows which sets are empty by construction.  Checks, for every state: an empty set is INFEASIBLE and no other
-is; the action is admissible, the value is Q there, upper is no less than Q at any sampled action of the set; OPTIMAL
-means upper - value <= tolerance.  One state of each batch is solved by the independent model too.
+The generator knows which sets are empty by construction.  Checks, for every state: an empty set is INFEASIBLE and no
+other is; the action is admissible, the value is Q there, upper is no less than Q at any sampled action of the set;
+OPTIMAL means upper - value <= tolerance.  One state of each batch is solved by the independent model too.
 """
 
 from __future__ import annotations

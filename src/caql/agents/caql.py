@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caql.action_sets import relaxed
+from caql.action_sets import Columns, relaxed
 from caql.actions import ActionSet
 from caql.agents.action_functions import make_action_function
 from caql.agents.agent import Agent, Array, Policy, Spec
@@ -26,7 +26,7 @@ from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
 from caql.maxq.problem import Problem, Solution, Status
 from caql.maxq.solvers import inside_jit, without_clock
-from caql.networks import fold_state, q_value
+from caql.networks import FoldedNetwork, fold_state, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
 from caql.targets.context import BOUNDED, EXTRAPOLATED, Context
@@ -77,9 +77,10 @@ class CAQL(Agent):
         self.ask = jax.jit(self._ask)
         self.start = jax.jit(self._start)
         self.advance = jax.jit(self._advance, donate_argnums=(0, 1))
-        solver = without_clock(config.solver)
-        self.inside_jit = inside_jit(solver)
-        self.solve = solver.solve if self.inside_jit is None else jax.jit(self.inside_jit)
+        self.pose = jax.jit(self._pose)
+        self.solver = without_clock(config.solver)
+        self.inside_jit = inside_jit(self.solver)
+        self.solve = self.solver.solve if self.inside_jit is None else jax.jit(self.inside_jit)
 
     def init(self, key: jax.Array) -> CAQLState:
         q_key, action_key = jax.random.split(key)
@@ -243,7 +244,14 @@ class CAQL(Agent):
 
     def best_actions(self, state: CAQLState, states: Array) -> Array:
         """The solver's maximisers at (B, n) states; where no action is admissible, the centre of the box."""
-        solution = self.solve(self.max_q(state, states), jax.random.key(0))
+        if self.solver.traceable:
+            solution = self.solve(self.max_q(state, states), jax.random.key(0))
+        else:  # a call of JAX takes longer than one of `exact`
+            layers = self.q_network.layers(np.asarray(state.q.vector))
+            action_set = self._searched(self._set_at(states))
+            gaps = self.config.tolerance, self.config.relative_tolerance
+            network: Any = fold_state(layers, states)  # type: ignore[arg-type]
+            solution = self.solver.solve(Problem(network, action_set, None, *gaps), None)
         status = np.asarray(solution.status)
         if (status == Status.FAILED).any():
             raise CaqlError(f"solver {self.config.solver.name!r} failed at a state; the action function still acts")
@@ -254,17 +262,27 @@ class CAQL(Agent):
 
     def max_q(self, state: CAQLState, states: Any, tolerance: float | None = None) -> Problem:
         """The max-Q problem of Q_theta at (B, n) states, warm-started by the action function."""
-        q = self.q_network.layers(state.q.vector)
-        action_set, sets = self.spec.action_set, None
-        if self.spec.constrained and self.spec.sets_at is not None:
-            # Solvers on the host prove over the set as it is, not as float32 has it.
-            action_set = self.spec.sets_at(states)
-            if self.spec.sets is not None:
-                sets = {name: jnp.float32(array) for name, array in self.spec.sets.columns(action_set).items()}
+        action_set, sets = self._set_at(states), None
+        if self.spec.constrained and self.spec.sets is not None:
+            sets = {name: jnp.float32(array) for name, array in self.spec.sets.columns(action_set).items()}
+        network, guess = self.pose(state.q.vector, state.action_function.vector, jnp.asarray(states), sets)
         return Problem(
-            fold_state(q, states),
+            network,
             self._searched(action_set),
-            self.action_function.guess(state.action_function.vector, jnp.asarray(states), sets),
+            guess,
             jnp.float32(self.config.tolerance if tolerance is None else tolerance),
             jnp.float32(self.config.relative_tolerance if tolerance is None else 0.0),
         )
+
+    def _set_at(self, states: Any) -> ActionSet:
+        """The admissible set of each of (B, n) states, as it is and not as float32 has it."""
+        if self.spec.constrained and self.spec.sets_at is not None:
+            return self.spec.sets_at(states)
+        return self.spec.action_set
+
+    def _pose(
+        self, q: jax.Array, action_function: jax.Array, states: jax.Array, sets: Columns | None
+    ) -> tuple[FoldedNetwork, jax.Array]:
+        """Q at (B, n) states with the states folded away, and the action function's actions there."""
+        network = fold_state(self.q_network.layers(q), states)
+        return network, self.action_function.guess(action_function, states, sets)

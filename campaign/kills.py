@@ -96,7 +96,7 @@ def wait_and_kill(process: subprocess.Popen[str], folder: Path, rng: Random, sec
 def damage(folder: Path, rng: Random) -> str:
     """Spoil the newest of two checkpoints: the other one must do."""
     files = newest(folder)
-    if len(files) < 2:
+    if len(files) < 2 or not files[-1].stat().st_size:  # nothing is left of one that was emptied a moment ago
         return ""
     path, data = files[-1], bytearray(files[-1].read_bytes())
     what = str(rng.choice(["flip", "cut", "zero", "empty", "noise"]))

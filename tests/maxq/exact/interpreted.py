@@ -74,6 +74,6 @@ def begin(network, row, low, high):
         len(low), 0, int(sizes[1:].sum()), int(max(sizes[1:], default=1)), np.zeros(1, np.int64)
     )
     nothing = np.empty(0)
-    region = rows.Region(low, high, np.empty((0, len(low))), nothing, nothing, np.zeros(len(low)))
+    region = rows.Region(len(low), low, high, np.empty((0, len(low))), nothing, nothing, np.zeros(len(low)))
     n, value, rounding = node.begin(presolve.Case(stack, row, region), 0.5 * (low + high), space)
     return n, len(low), space, value, rounding

@@ -203,7 +203,7 @@ def test_what_is_returned():
     flat += [part.ravel() for layer in folded.later for part in layer]
     stack = interpreted.presolve.Stack(sizes, np.concatenate(flat), folded.first_bias)
     nothing = np.empty(0)
-    region = interpreted.rows.Region(-np.ones(2), np.ones(2), np.empty((0, 2)), nothing, nothing, np.zeros(2))
+    region = interpreted.rows.Region(2, -np.ones(2), np.ones(2), np.empty((0, 2)), nothing, nothing, np.zeros(2))
     case = interpreted.presolve.Case(stack, 0, region)
     Found, PROVED = interpreted.search.Found, interpreted.search.PROVED
 

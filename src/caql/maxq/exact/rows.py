@@ -33,8 +33,9 @@ EQUAL = 1e-14
 
 
 class Region(NamedTuple):
-    """One state's action set; `whole` is not zero for whole numbers."""
+    """One state's action set; `whole` is not zero for whole numbers, and the first `actions` variables are actions."""
 
+    actions: int
     low: Floats
     high: Floats
     rows: Floats
@@ -220,16 +221,20 @@ def admits(scaling: Scaling, pre: Floats) -> bool:
 def excess(region: Region, r: int, x: Floats) -> float:
     """By how much x must come down in row r to be inside, or minus how much it must rise; 0 where it is.
 
-    An inequality must hold in whatever order its terms are added, unless they are whole numbers, whose sums are exact.
+    An inequality over the actions must hold in whatever order its terms are added, unless they are whole numbers, whose
+    sums are exact.  An equality, or a row with auxiliary variables, of which there is no best value, to rounding.
     """
-    row, height, reach, exact = region.rows[r], 0.0, 0.0, True
+    row, height, reach, exact, strict = region.rows[r], 0.0, 0.0, True, True
     for k in range(row.size):
         height += row[k] * x[k]
         reach += abs(row[k] * x[k])
         exact = exact and (row[k] == 0.0 or (region.whole[k] != 0.0 and row[k] == np.floor(row[k])))
+        strict = strict and (row[k] == 0.0 or k < region.actions)
     bottom, top = region.row_low[r], region.row_high[r]
-    if bottom == top:
-        return height - top if abs(height - top) > EQUAL * (reach + abs(top)) else 0.0
+    if bottom == top or not strict:
+        if height > top + EQUAL * (reach + abs(top)):
+            return height - top
+        return height - bottom if height < bottom - EQUAL * (reach + abs(bottom)) else 0.0
     order = 0.0 if exact else 2.0 * (row.size + 1.0) * ROUNDOFF * reach
     if height + order > top:
         return height - top + 2.0 * order

@@ -39,6 +39,7 @@ if CAN_SHARE:
 class Sets(NamedTuple):
     """The action sets of all states; `rows` may be shared."""
 
+    actions: int
     low: Floats
     high: Floats
     rows: Floats
@@ -74,6 +75,7 @@ def unpack(block: Words) -> Batch:
             carray(pointer(block[AT.first_bias]), (batch, width), np.float64),
         ),
         Sets(
+            sizes[0],
             carray(pointer(block[AT.low]), (batch, d), np.float64),
             carray(pointer(block[AT.high]), (batch, d), np.float64),
             carray(pointer(block[AT.rows]), (block[AT.row_states], rows, d), np.float64),
@@ -96,7 +98,7 @@ def region_of(sets: Sets, b: int) -> Region:
     """The action set of state b."""
     shared = sets.rows.shape[0] == 1
     rows = sets.rows[0 if shared else b]
-    return Region(sets.low[b], sets.high[b], rows, sets.row_low[b], sets.row_high[b], sets.whole)
+    return Region(sets.actions, sets.low[b], sets.high[b], rows, sets.row_low[b], sets.row_high[b], sets.whole)
 
 
 @allocating

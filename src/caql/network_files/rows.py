@@ -41,7 +41,7 @@ def _check_names(members: Iterable[str]) -> None:
     held = list(members)
     unknown = [name for name in held if name not in NAMES]
     if unknown or not held:
-        listed = ", ".join(name[:40] for name in held[:20]) or "nothing"
+        listed = ", ".join(name[:20] for name in held[:10]) or "nothing"
         raise CaqlError(f"it holds {listed}; right would be C and d, E and f, integer, or some of these")
     for matrix, side in (("C", "d"), ("E", "f")):
         if (matrix in held) != (side in held):

@@ -3,17 +3,19 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from campaign import commands, files, kills, proofs
+from campaign import commands, files, kills, proofs, sets
 from campaign.ledger import Ledger, table, totals
 from campaign.networks import KINDS, Case, he
 from campaign.oracles import big_m, exact_maximum, exact_value, magnitude, values, witnesses
+from caql.maxq.exact.solver import Exact
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, sets.KIND])
 def test_claims_hold(kind: str) -> None:
     counts: Counter[str] = Counter()
     for number in range(2):
@@ -78,6 +80,46 @@ def test_a_wrong_claim_is_found(check: str, change, d: int) -> None:
     assert not proofs.claims(case, answer, np.random.default_rng(0), Counter())
     wrong = proofs.claims(case, change(answer), np.random.default_rng(0), Counter())
     assert [w.row for w in wrong if w.check == check] == list(range(len(case)))
+
+
+class Lying:
+    """The exact solver with something changed in its answer."""
+
+    def __init__(self, change) -> None:
+        self.change = change
+
+    def __call__(self, **settings):
+        solver, change = Exact(**settings), self.change
+        return SimpleNamespace(solve=lambda problem: change(solver.solve(problem)))
+
+
+@pytest.mark.parametrize(
+    ("check", "change"),
+    [
+        ("an empty set is not called empty", lambda a: a._replace(status=0 * a.status)),
+        ("an empty set has a value", lambda a: a._replace(values=a.values + np.inf)),
+        ("neither OPTIMAL nor LIMIT", lambda a: a._replace(status=0 * a.status + 5)),
+        ("early LIMIT", lambda a: a._replace(status=0 * a.status + 2, upper=a.upper + 1.0)),
+        ("OPTIMAL with an open gap", lambda a: a._replace(upper=a.upper + 1.0)),
+        ("value is not Q", lambda a: a._replace(values=a.values - 1e-9)),
+        ("upper is below the maximum", lambda a: a._replace(upper=a.upper - 10.0)),
+        ("the action is not admissible", lambda a: a._replace(actions=a.actions + 9.0)),
+    ],
+)
+def test_a_wrong_claim_over_a_set_is_found(check: str, change, monkeypatch) -> None:
+    case = sets.make(np.random.default_rng(4))
+    assert not sets.claims(case, np.random.default_rng(0), Counter())
+    monkeypatch.setattr(sets, "Exact", Lying(change))
+    with np.errstate(invalid="ignore"):
+        wrong = sets.claims(case, np.random.default_rng(0), Counter())
+    assert check in {name for name, _, _ in wrong}
+
+
+def test_a_finding_over_a_set_can_be_repeated(tmp_path: Path) -> None:
+    ledger, case = Ledger(tmp_path, "1-0"), sets.make(np.random.default_rng(4))
+    proofs.keep(case, proofs.Wrong("made up", 3, "nothing is wrong"), ledger, [1, 0, 0, 0])
+    (path,) = tmp_path.glob("*.npz")
+    assert proofs.again({"kind": sets.KIND}, path) == []
 
 
 def test_a_finding_is_kept_and_can_be_repeated(tmp_path: Path) -> None:

@@ -76,3 +76,25 @@ def test_columns_that_do_not_fit_change_nothing(change, words):
 def test_capacity_must_be_positive():
     with pytest.raises(CaqlError, match="replay_size = 0"):
         Replay(0, 1, 1)
+
+
+def test_the_oldest_goes_first_each_time():
+    replay = Replay(4, 1, 1)
+    for first in range(0, 12, 3):
+        replay.extend(episode(first, 3))
+    assert sorted(replay.data.rewards.tolist()) == [8, 9, 10, 11]
+
+
+def test_the_sets_of_both_states_are_kept_and_restored():
+    def with_sets(first, count):
+        limits = np.arange(first, first + count, dtype=np.float32)[:, None]
+        return episode(first, count)._replace(sets={"row_high": limits}, next_sets={"row_high": limits + 1})
+
+    replay, other = (Replay(4, 1, 1, {"row_high": np.zeros(1)}) for _ in range(2))
+    replay.extend(with_sets(0, 6))
+    np.testing.assert_array_equal(replay.data.sets["row_high"], replay.data.states)
+    np.testing.assert_array_equal(replay.data.next_sets["row_high"], replay.data.next_states)
+    other.restore({name: column.copy() for name, column in replay.snapshot().items()}, replay.written)
+    drawn, again = (each.sample(np.random.default_rng(0), 1, 9) for each in (replay, other))
+    np.testing.assert_array_equal(drawn.sets["row_high"], again.sets["row_high"])
+    np.testing.assert_array_equal(drawn.next_sets["row_high"], again.next_sets["row_high"])

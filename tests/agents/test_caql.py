@@ -16,7 +16,10 @@ from caql.agents.caql import CAQL, CAQLConfig
 from caql.bounds import dual_bound
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError
+from caql.maxq.exact.solver import Exact
 from caql.maxq.gradient_ascent import GradientAscent
+from caql.maxq.problem import Status
+from caql.maxq.solvers import make_solver, without_clock
 from caql.networks import folded_value, q_value
 from caql.replay import Batch
 from caql.targets.clustering import Clustering
@@ -309,3 +312,36 @@ def test_only_caql_has_something_to_measure():
 def test_a_dual_only_agent_has_no_maximisers_to_imitate():
     with pytest.raises(CaqlError, match="stochastic"):
         CAQLConfig(dual_only=True, action_function="stochastic")
+
+
+def test_a_solver_that_fails_does_not_act_and_an_empty_set_has_its_centre():
+    agent = CAQL(CAQLConfig(hidden=(4,), action_hidden=(4,)), Spec(3, make_box([-1.0, 0.0], [1.0, 4.0])))
+    state, states = agent.init(KEY), np.zeros((3, 3), np.float32)
+    found = agent.solve(agent.max_q(state, states), KEY)
+
+    def answering(*status):
+        flagged = found._replace(actions=jnp.full((3, 2), 0.5), status=jnp.array(status, jnp.int8))
+        agent.solve = lambda problem, key: flagged
+        return agent.best_actions(state, states)
+
+    acted = answering(Status.OPTIMAL, Status.INFEASIBLE, Status.LIMIT)
+    np.testing.assert_array_equal(acted, [[0.5, 0.5], [0.0, 2.0], [0.5, 0.5]])
+    with pytest.raises(CaqlError, match="solver 'ga' failed at a state"):
+        answering(Status.OPTIMAL, Status.FAILED, Status.LIMIT)
+
+
+def test_what_is_learned_with_exact_does_not_depend_on_the_clock():
+    """A limit of a nanosecond ends a search after its first node, which training must not notice."""
+    hurried, plenty = Exact(time_limit=1e-9), Exact(node_limit=1000)
+    made = []
+    for solver in (hurried, plenty, Exact(node_limit=1)):
+        agent = CAQL(CAQLConfig(solver=solver, hidden=(16, 8), action_hidden=(4,), tolerance=0.0), SPEC)
+        state, _ = agent.update(agent.init(KEY), batches(), KEY)
+        made.append((np.asarray(state.q.vector), agent.best_actions(state, batches().states[0])))
+    for one, other, limited in zip(*made, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert not np.array_equal(one, limited)
+    problem = agent.max_q(state, batches().states[0], tolerance=0.0)
+    assert (hurried.solve(problem).status == Status.LIMIT).any()
+    for solver in (GradientAscent(), make_solver("highs")):
+        assert without_clock(solver) is solver

@@ -1,16 +1,20 @@
 """Every agent over action sets: what reaches the environment is admissible, and is what is learned from."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from caql import CAQL, DDPG, NAF, SAC, TD3
+from caql.action_sets import StateSets, stacked
 from caql.actions import ActionSet, make_box
+from caql.agents import caql, ddpg, naf, sac, td3
 from caql.agents.agent import Spec
-from caql.agents.policies import EpsilonGreedy, Exploration
+from caql.agents.policies import EpsilonGreedy, Exploration, RadialPolicy
 from caql.agents.radial import radial
 from caql.environments import make_task
 from caql.errors import CaqlError
+from caql.replay import Batch
 from tests.budgeted import Budgeted, Mixed
 
 LOOP = {"warm_up": 20, "steps_per_epoch": 2, "batch_size": 4, "replay_size": 60}
@@ -172,3 +176,98 @@ def test_a_box_is_left_as_it_is():
     assert not spec.constrained
     actions = jax.numpy.array([[3.0]])
     assert spec.inside(actions, None) is actions
+
+
+def below(agent, *limits):
+    """The columns of sets a <= limit, one for each."""
+    sets = [agent.spec.sets.columns(agent.spec.sets.at(np.array([limit]))) for limit in limits]
+    return {name: np.stack([each[name] for each in sets]) for name in sets[0]}
+
+
+def make_limited(kind, config, **settings):
+    """An agent of one observation, which is the largest admissible action in [-1, 1]."""
+    space = ActionSet.bounds(-1.0, 1.0, 1)
+    sets = StateSets(lambda x: ActionSet.linear(np.ones((1, 1)), high=float(x[0])), space, np.ones(1))
+    return kind(config(hidden=(1,), discount=0.9, **settings), Spec(1, make_box([-1.0], [1.0]), sets=sets))
+
+
+# The actors want a = 1, wherever they are; the critics have Q(x, a) = a + 2.
+UPWARD, CRITIC = [0.0, 0.0, 0.0, 9.0], [0.0, 1.0, 2.0, 1.0, 0.0]
+
+
+def ddpg_by_hand():
+    agent = make_limited(ddpg.DDPG, ddpg.DDPGConfig)
+    state = agent.init(jax.random.key(0))._replace(actor_target=jnp.array(UPWARD), critic_target=jnp.array(CRITIC))
+    return (
+        agent,
+        lambda batch: agent.labels(state, batch),
+        lambda batch: agent.actor_loss(jnp.array(UPWARD), jnp.array(CRITIC), batch)[0],
+    )
+
+
+def td3_by_hand():
+    agent = make_limited(td3.TD3, td3.TD3Config)
+    critics, push = jnp.array([CRITIC, CRITIC]), jnp.full((2, 1), 3.0)
+    state = agent.init(jax.random.key(0))._replace(actor_target=jnp.array(UPWARD), critics_target=critics)
+    return (
+        agent,
+        lambda batch: agent.labels(state, batch, push),
+        lambda batch: agent.actor_loss(jnp.array(UPWARD), critics, batch)[0],
+    )
+
+
+def sac_by_hand():
+    agent = make_limited(sac.SAC, sac.SACConfig, initial_temperature=1e-9)
+    critics, push, upward = jnp.array([CRITIC, CRITIC]), jnp.full((2, 1), 0.1), jnp.array([0, 0, 0, 0, 9.0, 0])
+    state = agent.init(jax.random.key(0))
+    state = state._replace(actor=state.actor._replace(vector=upward), critics_target=critics)
+    return (
+        agent,
+        lambda batch: agent.labels(state, batch, push),
+        lambda batch: agent.actor_loss(upward, critics, jnp.float32(0.0), batch, push)[0],
+    )
+
+
+@pytest.mark.parametrize("make", [ddpg_by_hand, td3_by_hand, sac_by_hand])
+def test_labels_are_made_inside_the_sets_of_the_next_states_and_actors_climb_in_their_own(make):
+    agent, labels, actor_loss = make()
+    column = np.zeros((2, 1), np.float32)
+    batch = Batch(column, column, np.zeros(2), column, np.ones(2), below(agent, 0.9, -0.2), below(agent, -0.5, 0.25))
+    np.testing.assert_allclose(labels(batch), [0.9 * (2 - 0.5), 0.9 * (2 + 0.25)], atol=1e-4)
+    assert float(actor_loss(batch)) == pytest.approx(-(2.9 + 1.8) / 2, abs=1e-4)
+
+
+def test_naf_labels_are_the_value_of_the_closest_action_of_the_next_state():
+    agent = make_limited(naf.NAF, naf.NAFConfig)
+    vector = jnp.array([0.0, 0.0, 0.0, 0.0, 0.0, 5.0, 9.0, 0.0])  # Q(x, a) = 5 - (a - 1)^2 / 2
+    column = np.zeros((2, 1), np.float32)
+    batch = Batch(column, column, np.zeros(2), column, np.ones(2), below(agent, 0.9, -0.2), below(agent, -0.5, 0.0))
+    np.testing.assert_allclose(agent.labels(vector, batch), [0.9 * (5 - 1.5**2 / 2), 0.9 * 4.5], atol=1e-4)
+
+
+def test_caql_asks_about_the_sets_of_the_next_states():
+    agent = make_limited(caql.CAQL, caql.CAQLConfig, action_hidden=(1,))
+    state = agent.init(jax.random.key(0))
+    state = state._replace(action_function=state.action_function._replace(vector=jnp.array(UPWARD)))
+    column = np.zeros((2, 1), np.float32)
+    batch = Batch(column, column, np.zeros(2), column, np.ones(2), below(agent, 0.9, -0.2), below(agent, -0.5, 0.25))
+    problem = agent.ask(state, batch).problem
+    np.testing.assert_allclose(problem.action_set.row_high, [[-0.5], [0.25]])
+    np.testing.assert_allclose(problem.warm_start, [[-0.5], [0.25]], atol=1e-5)
+
+
+def test_relaxed_searches_without_whole_numbers():
+    for relaxed, integer in ((True, ()), (False, (0, 1, 2))):
+        model = CAQL("MlpPolicy", Mixed(), relaxed=relaxed, **HIGHS, **LOOP)
+        agent = model.training.agent
+        assert agent.max_q(model.training.state, np.zeros((2, 2), np.float32)).action_set.integer == integer
+
+
+def test_a_radial_policy_answers_one_state_or_many():
+    agent = make_limited(caql.CAQL, caql.CAQLConfig, action_hidden=(1,), squash="radial")
+    spec = agent.spec._replace(sets_at=lambda states: stacked([agent.spec.sets.at(state) for state in states]))
+    policy = RadialPolicy(agent.action_function.network.layers(np.array(UPWARD)), spec, np.zeros(1))
+    states = np.array([[0.5], [-0.25]], np.float32)
+    many = policy.act(states)
+    np.testing.assert_allclose(many, [[0.5], [-0.25]], atol=1e-3)
+    np.testing.assert_array_equal(policy.act(states[1]), many[1])

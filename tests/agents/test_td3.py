@@ -163,3 +163,14 @@ def test_learns_a_bandit():
 def test_bad_settings_are_rejected_by_name(settings, message):
     with pytest.raises(CaqlError, match=message):
         TD3Config(**settings)
+
+
+def test_labels_use_the_target_networks_not_the_current_ones():
+    td3 = agent(discount=0.9)
+    state, rows, still = by_hand(td3), batch([(0.0, 0.0, 5.0, 1.0, 1.0)]), jnp.zeros((1, 1))
+    moved = state._replace(actor=state.actor._replace(vector=-ACTOR), critics=state.critics._replace(vector=-CRITICS))
+    np.testing.assert_array_equal(td3.labels(state, rows, still), td3.labels(moved, rows, still))
+    for name, value in (("actor_target", -ACTOR), ("critics_target", -CRITICS)):
+        assert not np.array_equal(
+            td3.labels(state, rows, still), td3.labels(state._replace(**{name: value}), rows, still)
+        )

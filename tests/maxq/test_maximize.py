@@ -94,6 +94,7 @@ def poisoned(layer: int, part: int, value: float) -> list[tuple[Any, Any]]:
         ({"solver": "cem", "integer": [0]}, "solver 'cem' does not take whole-numbered actions"),
         ({"threads": 0}, "threads = 0 must be a whole number, at least 1"),
         ({"threads": 1.5}, "threads = 1.5 must be a whole number"),
+        ({"threads": 10**9}, "threads = 1000000000 must be a whole number, at least 1 and at most 1024"),
     ],
 )
 def test_bad_input_is_one_sentence_that_names_it(changes: dict[str, Any], message: str) -> None:

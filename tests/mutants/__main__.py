@@ -1,78 +1,160 @@
-"""`python -m tests.mutants [WORD ...]`: apply every mutant, one at a time, to a copy of the tree and run its tests.
+"""`python -m tests.mutants [--record FILE.json] [WORD ...]`: does some test notice each recorded change to the source?
 
-Words choose mutants by a part of their file's path.  A mutant is killed when its tests fail, and survives when they
-pass.  The copy is thrown away; the working tree is never touched.
+Every mutant is applied, one at a time, to a copy of the tree, in which its tests are run.  It is killed when they fail,
+and survives when they pass.  Before that all those tests must pass without any mutant, or a kill would mean nothing.
+Words choose mutants by a part of their file's path.  With `--record` the kills are written down, and a second run
+tries only what the first did not kill.  The copy is thrown away; the working tree is never touched.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import importlib
 import json
+import math
 import os
-import shlex
+import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
+import time
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
-SECONDS = 900
-"""A mutant that makes its tests hang is killed after this time, and counts as killed."""
+LEFT_OUT = {".git", ".venv", ".pytest_cache", "runs", "found", "site"}
+"""What the copy does without, at the top of the tree."""
+PRELOADED = ("jax", "jax.numpy", "optax", "gymnasium", "numba", "tyro", "safetensors.numpy")
+"""Most of the time that a small test takes, before it begins; none of them starts a thread."""
+NEEDED = ("-p", "no:cacheprovider", "-p", "pytest_timeout")
+"""pytest's plugins; to load all those that are installed takes a second."""
+SECONDS = 150
+"""A mutant that makes its tests hang is stopped after this time, and counts as killed."""
 
 
 def mutants(words: list[str]) -> list[dict[str, Any]]:
     """All recorded mutants, those of some files only if `words` says so."""
     found = [mutant for path in sorted(Path(__file__).parent.glob("*.json")) for mutant in json.loads(path.read_text())]
-    for mutant in found:
-        mutant["tests"] = tests if isinstance(tests := mutant["tests"], list) else shlex.split(tests)
     return [mutant for mutant in found if not words or any(word in mutant["file"] for word in words)]
 
 
-def tests_fail(tree: Path, tests: list[str]) -> bool:
-    """Whether the tests of a mutant fail in the copied tree."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+def digest(mutant: dict[str, Any]) -> str:
+    """What a recorded kill is known by: the change, the file that it changes and the tests that noticed."""
+    parts = [mutant["old"], mutant["new"], *mutant["tests"], (ROOT / mutant["file"]).read_text()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def first_failure(tree: Path, tests: list[str], seconds: float = math.inf) -> str | None:
+    """The first of the tests that fails in the copied tree, or why there is none to name; None if all pass.
+
+    They run in a fork of this process, which has imported what takes longest to import.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            os._exit(_run(tree, tests))
+        end = time.monotonic() + seconds
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "time"
+            time.sleep(0.05)
+        output.seek(0)
+        said = output.read()
+    if ended[1] == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", said, re.MULTILINE)
+    return failed[1] if failed else said[-2000:]
+
+
+def _run(tree: Path, tests: list[str]) -> int:
+    """pytest's verdict on the tests, in a process that has the copied tree in place of this one."""
+    os.chdir(tree)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "caql")]:
+        del sys.modules[name]
+    sys.path[:] = [str(tree), str(tree / "src"), *(each for each in sys.path if Path(each) not in (ROOT, ROOT / "src"))]
+    os.environ |= {"PYTHONPATH": str(tree / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     try:
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return True
-    if done.returncode > 1:
-        raise SystemExit(f"pytest did not run {tests!r}:\n{done.stdout.decode()[-2000:]}")
-    return done.returncode == 1
+        return int(pytest.main(["-x", "-q", "-rfE", *NEEDED, "--timeout", "100", *tests]))
+    except BaseException:  # whatever happens, the fork must not go on with what this process was doing
+        traceback.print_exc()
+        return 1
 
 
-def main(words: list[str]) -> int:
+def attempt(tree: Path, mutant: dict[str, Any]) -> str | None:
+    """The test that notices the mutant, if any does."""
+    path = tree / mutant["file"]
+    source = path.read_text()
+    if source.count(mutant["old"]) != 1:
+        raise SystemExit(f"{mutant['file']} holds {source.count(mutant['old'])} times: {mutant['old']!r}")
+    path.write_text(source.replace(mutant["old"], mutant["new"]))
+    try:
+        return first_failure(tree, mutant["tests"], SECONDS)
+    finally:
+        path.write_text(source)
+
+
+def copy_of_the_tree(folder: str) -> Path:
+    """The tree, in a folder of its own; `.pytest_cache` and the like stay behind."""
+    tree = Path(folder) / "tree"
+    shutil.copytree(ROOT, tree, ignore=lambda at, names: LEFT_OUT.intersection(names) if Path(at) == ROOT else set())
+    return tree
+
+
+def main(words: list[str], record: Path | None) -> int:
     """Try the mutants; the number of survivors that are not equivalent."""
-    counts: dict[str, Counter[str]] = {}
-    survivors = []
+    kills: dict[str, Any] = json.loads(record.read_text()) if record and record.exists() else {}
+    chosen = mutants(words)
+    counts: dict[str, Counter[str]] = {mutant["file"]: Counter() for mutant in chosen}
+    todo = []
+    for mutant in chosen:
+        known_by = digest(mutant)
+        if mutant.get("equivalent") or known_by in kills:
+            counts[mutant["file"]]["equivalent" if mutant.get("equivalent") else "killed"] += 1
+        else:
+            todo.append((mutant, known_by))
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".pytest_cache", "runs", "found", "site")
-        shutil.copytree(ROOT, tree, ignore=ignored)
-        for mutant in mutants(words):
-            path = tree / mutant["file"]
-            source = path.read_text()
-            if source.count(mutant["old"]) != 1:
-                raise SystemExit(f"{mutant['file']} holds {source.count(mutant['old'])} times: {mutant['old']!r}")
-            count = counts.setdefault(mutant["file"], Counter())
-            if mutant.get("equivalent"):
-                count["equivalent"] += 1
-                continue
-            path.write_text(source.replace(mutant["old"], mutant["new"]))
-            killed = tests_fail(tree, mutant["tests"])
-            path.write_text(source)
-            count["killed" if killed else "survived"] += 1
-            print("killed  " if killed else "SURVIVED", mutant["file"], "|", mutant["new"].strip(), flush=True)
-            survivors += [] if killed else [mutant]
+        tree = copy_of_the_tree(folder)
+        tests = sorted({test for mutant, _ in todo for test in mutant["tests"]})
+        if todo and (failed := first_failure(tree, tests)):
+            raise SystemExit(f"without any mutant this fails: {failed}")
+        for mutant, known_by in todo:
+            start = time.monotonic()
+            noticed = attempt(tree, mutant)
+            seconds = round(time.monotonic() - start, 1)
+            outcome = "killed" if noticed else "SURVIVED"
+            counts[mutant["file"]][outcome] += 1
+            print(f"{outcome:8} {seconds:6.1f} s {mutant['file']} | {mutant['new'].strip()}", flush=True)
+            if noticed and record:
+                kills[known_by] = {
+                    "file": mutant["file"],
+                    "new": mutant["new"],
+                    "by": noticed,
+                    "seconds": seconds,
+                }
+                record.write_text(json.dumps(kills, indent=1) + "\n")
     print(f"\n{'file':45} killed survived equivalent")
-    for file, count in counts.items():
-        print(f"{file:45} {count['killed']:6} {count['survived']:8} {count['equivalent']:10}")
     total = sum(counts.values(), Counter())
-    print(f"{'in all':45} {total['killed']:6} {total['survived']:8} {total['equivalent']:10}")
-    return len(survivors)
+    for file, count in [*counts.items(), ("in all", total)]:
+        print(f"{file:45} {count['killed']:6} {count['SURVIVED']:8} {count['equivalent']:10}")
+    return total["SURVIVED"]
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(sys.argv[1:]) else 0)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("--record", type=Path, help="a file in which kills are kept, so that a second run goes on")
+    parser.add_argument("words", nargs="*", help="parts of the paths of the files to change; all of them if left out")
+    arguments = parser.parse_args()
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
+    for module in PRELOADED:
+        importlib.import_module(module)
+    sys.exit(1 if main(arguments.words, arguments.record) else 0)

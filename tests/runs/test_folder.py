@@ -16,7 +16,7 @@ from caql.config import RunConfig, to_json
 from caql.errors import CaqlError
 from caql.runs import checkpoints, lock
 from caql.runs.board import Board
-from caql.runs.folder import Busy, is_finished, read_metrics, run
+from caql.runs.folder import Busy, is_finished, read_config, read_metrics, run
 from caql.runs.lock import alone
 
 TINY = RunConfig(
@@ -225,3 +225,16 @@ def test_event_files_hold_every_evaluation(finished):
     rows = read_metrics(finished)
     assert returns == [(row["train_step"], pytest.approx(row["return"], rel=1e-6)) for row in rows]
     assert {"loss", "q_mean", "environment_steps"} <= {tag for _, tag, _ in found}
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"agent": ' * 100_000, '{"task": "Pendulum", "agent":', "\x00"])
+def test_a_configuration_that_is_no_json_is_one_sentence(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CaqlError, match=r"config\.json is damaged: ") as caught:
+        read_config(tmp_path)
+    assert len(str(caught.value)) < 300
+
+
+def test_metrics_that_are_no_json_are_left_out(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"train_step": 1}\n' + "[" * 100_000 + '\n{"train_step": 2}\n{"train_st')
+    assert [row["train_step"] for row in read_metrics(tmp_path)] == [1, 2]

@@ -6,15 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caql.actions import make_box
+from caql.actions import ActionSet, make_box
 from caql.agents.agent import Spec
 from caql.agents.caql import CAQL, CAQLConfig
 from caql.bounds import dual_bound
+from caql.errors import CaqlError
 from caql.maxq.cross_entropy import CrossEntropy
 from caql.maxq.gradient_ascent import GradientAscent
-from caql.maxq.problem import Problem
+from caql.maxq.problem import Problem, Status
 from caql.maxq.solvers import make_solver
-from caql.networks import fold_state, init_layers, q_value
+from caql.networks import fold_state, folded_value, init_layers, q_value
 from caql.replay import Batch
 from caql.targets.clustering import (
     Clustering,
@@ -398,3 +399,65 @@ def test_the_two_halves_around_a_host_solver_are_the_whole():
         halves = label(context, stages)[0]
         np.testing.assert_array_equal(whole.labels, halves[0])
         np.testing.assert_array_equal(whole.answer.provenance, halves[1].provenance)
+
+
+@pytest.mark.parametrize("method", ["online", "farthest_first"])
+def test_rows_that_are_solved_keep_their_values_beside_clusters(method):
+    context = make_context(random_batch())
+    (plain, exact), _, _ = label(context, ())
+    (clustered, answer), question, _ = label(context, (clustering(1.5, method=method),))
+    solved = np.asarray(answer.provenance == SOLVED)
+    np.testing.assert_array_equal(question.problem.mask, solved)
+    assert 0 < solved.sum() < B
+    np.testing.assert_array_equal(np.asarray(clustered)[solved], np.asarray(plain)[solved])
+    np.testing.assert_array_equal(np.asarray(answer.best)[solved], np.asarray(exact.best)[solved])
+
+
+def test_the_guess_stands_in_where_a_set_looks_empty():
+    rows = ActionSet.linear([[1.0, 1.0]], high=0.5) & ActionSet.bounds(-1, 1, 2)
+    guess = jnp.full((B, D), 0.1)
+    context = make_context(random_batch(), targets=1)._replace(action_set=rows.map(jnp.float32), guess=guess)
+    targets = Targets()
+    question = targets.ask(context)
+    solution = GradientAscent().solve(question.problem, KEY)
+    empty = jnp.arange(B) % 2 == 0
+    status = jnp.where(empty, Status.INFEASIBLE, Status.FAILED).astype(jnp.int8)
+    _, found, _, _ = targets.answer(context, question, solution._replace(status=status))
+    np.testing.assert_allclose(found.actions, jnp.where(empty[:, None], guess, solution.actions))
+    own = jnp.where(empty, folded_value(context.network, guess), solution.values)
+    np.testing.assert_allclose(found.best, own, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.values, target_value(context.targets, context.batch.next_states, found.actions), rtol=1e-6
+    )
+
+
+def test_nothing_solved_is_no_work():
+    context = make_context(random_batch())
+    targets = Targets((Dual(),))
+    question = targets.ask(context)
+    solution = GradientAscent().solve(question.problem, KEY)
+    assert float(targets.answer(context, question, solution).work) == 0.0
+
+
+def test_the_question_has_the_tolerances_of_the_settings():
+    context = make_context(random_batch())
+    settings = ToleranceSettings(1e-6, relative_tolerance=0.25, dynamic_tolerance=2.0)
+    problem = Targets((), settings).ask(context).problem
+    assert float(problem.relative_tolerance) == 0.25
+    assert float(problem.tolerance) == float(tolerance_at(settings, context)) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "value", "words"),
+    [
+        (ClusterSettings, {"cluster_radius": -0.1}, "cluster_radius = -0.1 must be at least 0"),
+        (ClusterSettings, {"cluster_decay": 1.1}, "cluster_decay = 1.1 must be more than 0 and at most 1"),
+        (ClusterSettings, {"cluster_p": 0.5}, "cluster_p = 0.5 must be at least 1"),
+        (ToleranceSettings, {"tolerance": -1e-9}, "tolerance = -1e-09 must be at least 0"),
+        (ToleranceSettings, {"tolerance": 200.0}, "tolerance_maximum = 100.0 must be at least tolerance = 200.0"),
+        (ToleranceSettings, {"dynamic_tolerance": 0.0}, "dynamic_tolerance = 0.0 must be positive"),
+    ],
+)
+def test_bad_settings_are_named(settings, value, words):
+    with pytest.raises(CaqlError, match=words):
+        settings(**value)

@@ -25,7 +25,7 @@ from caql.bounds import dual_bound
 from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
 from caql.maxq.problem import Problem, Solution, Status
-from caql.maxq.solvers import inside_jit, solvers_for
+from caql.maxq.solvers import inside_jit, solvers_for, without_clock
 from caql.networks import fold_state, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -77,8 +77,9 @@ class CAQL(Agent):
         self.ask = jax.jit(self._ask)
         self.start = jax.jit(self._start)
         self.advance = jax.jit(self._advance, donate_argnums=(0, 1))
-        self.inside_jit = inside_jit(config.solver)
-        self.solve = config.solver.solve if self.inside_jit is None else jax.jit(self.inside_jit)
+        solver = without_clock(config.solver)
+        self.inside_jit = inside_jit(solver)
+        self.solve = solver.solve if self.inside_jit is None else jax.jit(self.inside_jit)
 
     def init(self, key: jax.Array) -> CAQLState:
         q_key, action_key = jax.random.split(key)

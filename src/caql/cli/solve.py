@@ -26,7 +26,6 @@ Layers = list[tuple[Array, Array]]
 
 SAMPLED = 64
 """States taken from a saved run."""
-MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,6 @@ def _check(options: Arguments) -> None:
     require_output()
     if options.limit_rows < 1:
         raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
-    if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
-        raise CaqlError(f"threads = {options.threads} must be between 1 and {MOST_THREADS}")
 
 
 def _question(options: Arguments) -> Question:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.maxq.host import Array
-from caql.maxq.problem import Solver
+from caql.maxq.problem import Solver, require_threads
 from caql.maxq.solvers import SOLVERS, make_solver
 from caql.networks import FoldedNetwork, fold_state
 
@@ -22,8 +22,8 @@ from caql.networks import FoldedNetwork, fold_state
 def chosen_solver(solver: str | Solver, settings: dict[str, Any]) -> Solver:
     """The solver, with those of the settings that are not None."""
     threads = settings["threads"]
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise CaqlError(f"threads = {threads!r} must be a whole number, at least 1")
+    if threads is not None:
+        require_threads(threads)
     if isinstance(solver, str):
         chosen = make_solver(solver)
     elif isinstance(solver, Solver):

@@ -5,7 +5,7 @@ host with NumPy arrays, and may have a way into `jit` besides (`solvers.inside_j
 `Problem` and the answer a `Solution`; stopping is per state, never by the batch's mean.
 
 A solver never raises for a row that it cannot solve: it flags it.  A number that is not finite in one state's bias,
-bounds, warm start or tolerance is such a row; one in the weights that all states share makes every row one.
+action set, warm start or tolerance is such a row; one in the weights that all states share makes every row one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,12 @@ def refused_rows(problem: Problem, xp: Any) -> Array:
     for part in (box.low, box.high, *(() if problem.warm_start is None else (problem.warm_start,))):
         sound = sound & xp.all(xp.isfinite(part), axis=-1)
     sound = sound & xp.isfinite(problem.tolerance) & xp.isfinite(problem.relative_tolerance)
+    sound = sound & xp.all(xp.isfinite(box.rows), axis=(-2, -1))
     empty = xp.any(box.low > box.high, axis=-1)
+    for bottom, top in ((box.row_low, box.row_high), (box.auxiliary_low, box.auxiliary_high)):
+        # Either may be infinite, but neither NaN nor infinite the wrong way.
+        sound = sound & xp.all((bottom < xp.inf) & (top > -xp.inf), axis=-1)
+        empty = empty | xp.any(bottom > top, axis=-1)
     return xp.where(sound, xp.where(empty, int(Status.INFEASIBLE), 0), int(Status.FAILED))
 
 
@@ -110,6 +115,16 @@ def searched(problem: Problem, actions: Array, values: Array, moving: Array, wor
     empty = status == Status.INFEASIBLE
     upper = jnp.where(empty, -jnp.inf, jnp.full_like(values, jnp.inf))
     return Solution(actions, jnp.where(empty, -jnp.inf, values), upper, status.astype(jnp.int8), work)
+
+
+MOST_THREADS = 1024
+"""More of them than any machine has processors for; memory is set aside for each."""
+
+
+def require_threads(threads: Any) -> None:
+    """Raise `CaqlError` unless `threads` is a number of threads that a machine can have."""
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise CaqlError(f"threads = {threads!r} must be a whole number, at least 1 and at most {MOST_THREADS}")
 
 
 def require_support(solver: Any, action_set: ActionSet) -> None:

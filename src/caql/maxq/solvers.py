@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,17 @@ def proving_solver(action_set: ActionSet) -> str:
     """The first solver that proves its answer over such a set: what is used where the user names none."""
     able = solvers_for(rows=action_set.rows.shape[-2] > 0, integers=bool(action_set.integer))
     return next(name for name in able if proves(name))
+
+
+def without_clock(solver: Solver) -> Solver:
+    """The solver as training uses it: limited by its nodes alone, if it counts them (`exact` does).
+
+    What a clock cuts short depends on how busy the machine is, and so would everything learned from it.
+    """
+    if not (hasattr(solver, "node_limit") and hasattr(solver, "time_limit")):
+        return solver
+    unhurried: Solver = dataclasses.replace(solver, time_limit=math.inf)  # type: ignore[type-var]
+    return unhurried
 
 
 def inside_jit(solver: Solver) -> Callable[[Problem, Any], Solution] | None:

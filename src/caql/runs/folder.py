@@ -53,11 +53,11 @@ def is_finished(folder: Path) -> bool:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """A run's evaluations so far; a truncated last line is left out."""
+    """A run's evaluations so far; lines that are not JSON, such as a truncated last one, are left out."""
     path = folder / "metrics.jsonl"
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(json.JSONDecodeError):
+        with contextlib.suppress(json.JSONDecodeError, RecursionError):
             rows.append(json.loads(line))
     return rows
 

@@ -44,8 +44,19 @@ def _import_again() -> dict[str, types.ModuleType]:
 
 
 _modules = _import_again()
-NAMES = ("relaxation", "tightening", "presolve", "pivoting", "simplex", "workspace", "tableau", "node", "search")
-relaxation, tightening, presolve, pivoting, simplex, workspace, tableau, node, search = (
+NAMES = (
+    "relaxation",
+    "rows",
+    "tightening",
+    "presolve",
+    "pivoting",
+    "simplex",
+    "workspace",
+    "tableau",
+    "node",
+    "search",
+)
+relaxation, rows, tightening, presolve, pivoting, simplex, workspace, tableau, node, search = (
     _modules[f"{PACKAGE}.{name}"] for name in NAMES
 )
 
@@ -60,7 +71,9 @@ def begin(network, row, low, high):
     stack = presolve.Stack(sizes, flat, np.asarray(network.first_bias, np.float64))
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
     space = workspace.make_workspace(
-        len(low), int(sizes[1:].sum()), int(max(sizes[1:], default=1)), np.zeros(1, np.int64)
+        len(low), 0, int(sizes[1:].sum()), int(max(sizes[1:], default=1)), np.zeros(1, np.int64)
     )
-    n, value, rounding = node.begin(presolve.Case(stack, row, low, high), 0.5 * (low + high), space)
+    nothing = np.empty(0)
+    region = rows.Region(low, high, np.empty((0, len(low))), nothing, nothing, np.zeros(len(low)))
+    n, value, rounding = node.begin(presolve.Case(stack, row, region), 0.5 * (low + high), space)
     return n, len(low), space, value, rounding

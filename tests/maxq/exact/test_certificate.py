@@ -19,7 +19,7 @@ def plain(seed=3, shape=(2, 5, 4, 1)):
 
 
 def limits(rounding=0.0, tolerance=1e-6, nodes=1000):
-    return Limits(tolerance, 0.0, nodes, 60.0, rounding)
+    return Limits(tolerance, 0.0, nodes, 60.0, rounding, 0.9999, -np.inf)
 
 
 def found(seed=3, shape=(2, 5, 4, 1), **changes):
@@ -56,7 +56,9 @@ def ready_to_split(branch_on_action=False):
     verdict = interpreted.node.evaluate(space, n, d, limits(rounding), 1, Known(np.inf, value, -np.inf))
     assert 0 <= verdict.branch < n
     if branch_on_action:
-        verdict = interpreted.node.split(space, n, n + 1, verdict.known, 0)
+        verdict = interpreted.node.split(
+            space, n, n + 1, 0.5 * (space.node.low[1] + space.node.high[1]), verdict.known, 0
+        )
     return n, d, space, verdict
 
 
@@ -82,7 +84,7 @@ def test_children_born_closed_leave_their_bounds(on_action):
 
 def test_children_cover_their_parent():
     n, d, space, verdict = ready_to_split()
-    lower, upper = space.search.split
+    lower, upper = space.search.split[:2]
     interpreted.node.become_child(space, n, d, verdict.branch, True)
     assert (space.node.lower[verdict.branch], space.node.upper[verdict.branch]) == (0.0, upper)
     interpreted.node.become_child(space, n, d, verdict.branch, False)
@@ -112,7 +114,7 @@ def test_a_leaf_above_the_cutoff_is_halved():
     assert verdict.known.proved == -np.inf
     assert 2.0 <= verdict.known.bound <= 2.0 + 1e-12  # by backward multipliers: 1 - 2 (a - 1/2) at 0
     assert verdict.known.best == 1.0  # that corner was tried
-    assert list(space.search.split) == [0.0, 1.0]
+    assert list(space.search.split) == [0.0, 1.0, 0.5, 0.5]
 
 
 def test_a_leaf_too_small_to_halve_leaves_its_bound():
@@ -180,7 +182,7 @@ def test_open_nodes_below_a_new_cutoff_leave_the_largest_of_their_bounds(monkeyp
     monkeypatch.setattr(interpreted.search, "become_child", lambda *_: next(children))
     queue = interpreted.search.make_queue(4, len(space.node.lower), d)
     _, answer = interpreted.search.explore(space, n, value, limits(rounding), queue)
-    assert answer == (3.0, interpreted.search.PROVED, 2, 2)
+    assert answer == (True, 3.0, interpreted.search.PROVED, 2, 2)
 
 
 def test_a_bound_that_is_not_finite_is_a_breakdown():
@@ -200,12 +202,14 @@ def test_what_is_returned():
     sizes, flat = np.array([2, 5, 4]), [folded.action_weights.ravel()]
     flat += [part.ravel() for layer in folded.later for part in layer]
     stack = interpreted.presolve.Stack(sizes, np.concatenate(flat), folded.first_bias)
-    case = interpreted.presolve.Case(stack, 0, -np.ones(2), np.ones(2))
+    nothing = np.empty(0)
+    region = interpreted.rows.Region(-np.ones(2), np.ones(2), np.empty((0, 2)), nothing, nothing, np.zeros(2))
+    case = interpreted.presolve.Case(stack, 0, region)
     Found, PROVED = interpreted.search.Found, interpreted.search.PROVED
 
     def returned(upper, status, rounding=0.25, tolerance=1.0):
-        action, answer = np.zeros(2), np.zeros(5)
-        found_ = Found(upper, status, 3, 4)
+        action, answer = np.zeros(2), np.zeros(6)
+        found_ = Found(True, upper, status, 3, 4)
         interpreted.search.finish(case, action, limits(rounding, tolerance), space, found_, answer)
         assert answer[0] == pytest.approx(value, abs=1e-12)
         assert (answer[3], answer[4]) == (3, 4)
@@ -231,4 +235,4 @@ def test_the_tolerance_leaves_something_for_rounding():
     assert allowed(1.0, limits(0.0, tolerance=1.0)) == 1.9999
     assert allowed(1.0, limits(0.125, tolerance=1.0)) == 1.5
     assert allowed(1.0, limits(0.5, tolerance=1.0)) == 1.5  # less than the error cannot be proved: do not try
-    assert allowed(-4.0, Limits(0.0, 0.25, 1, 1.0, 0.125)) == -3.5
+    assert allowed(-4.0, Limits(0.0, 0.25, 1, 1.0, 0.125, 0.9999, -np.inf)) == -3.5

@@ -13,7 +13,7 @@ def random_relaxation(seed, d, layers):
     """A presolved network with made-up bounds: every neuron free, a layer after another, row n is Q."""
     rng = np.random.default_rng(seed)
     n = sum(layers)
-    space = workspace.make_workspace(d, n, max(layers), np.zeros(1, np.int64))
+    space = workspace.make_workspace(d, 0, n, max(layers), np.zeros(1, np.int64))
     net, node = space.net, space.node
     net.rows[:] = net.margin[:] = 0.0
     node.low[:], node.high[:] = 0.0, 1.0
@@ -137,7 +137,7 @@ def test_any_multipliers_give_an_upper_bound():
 
 def two_columns(low, high, widths):
     """A tableau of one row, x = a + b, with low <= x <= high and a, b in [0, width]; Q = -a - 2 b."""
-    space = workspace.make_workspace(2, 0, 1, np.zeros(1, np.int64))
+    space = workspace.make_workspace(2, 0, 0, 1, np.zeros(1, np.int64))
     tab = space.tab
     tab.matrix[:] = 0.0
     tab.matrix[0, 1:3] = 1.0

@@ -192,7 +192,8 @@ def test_a_missing_backend_says_how_to_install_it(backend: str, hint: str, monke
         ({"bounds": "duel"}, "did you mean 'dual'"),
         ({"time_limit": 0.0}, "time_limit = 0.0 must be a positive"),
         ({"time_limit": float("nan")}, "time_limit = nan"),
-        ({"threads": 0}, "threads = 0 must be at least 1"),
+        ({"threads": 0}, "threads = 0 must be a whole number, at least 1"),
+        ({"threads": 10**9}, "at most 1024"),
         ({"cut_rounds": -1}, "cut_rounds = -1"),
     ],
 )

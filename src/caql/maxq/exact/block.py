@@ -28,9 +28,22 @@ class Block(NamedTuple):
     """(parameters,): the action weights, then each later layer's weights and bias."""
     first_bias: int
     """(batch, width)"""
+    variables: int
+    """Actions and auxiliary variables."""
     low: int
-    """(batch, actions), and `high` likewise."""
+    """(batch, variables), and `high` likewise."""
     high: int
+    row_count: int
+    """Rows of the action sets."""
+    row_states: int
+    """`batch`, or 1 for rows that all states share."""
+    rows: int
+    """(row_states, row_count, variables)"""
+    row_low: int
+    """(batch, row_count), and `row_high` likewise."""
+    row_high: int
+    whole: int
+    """(variables,): not zero for whole numbers."""
     tolerance: int
     """(2, batch): absolute, relative."""
     wanted: int
@@ -38,9 +51,9 @@ class Block(NamedTuple):
     counter: int
     """(2,): the next row, and the row to stop before."""
     actions: int
-    """(batch, actions): warm starts, then the answer's actions."""
+    """(batch, variables): warm starts, then the answer's actions and auxiliary variables."""
     answer: int
-    """(batch, 5): value, upper bound, status, nodes, pivots."""
+    """(batch, ANSWER): value, upper bound, status, nodes, pivots, and 1 if the action satisfies all rows to the bit."""
     limits: int
     """(2,) floats: nodes, seconds."""
     threads: int
@@ -51,6 +64,7 @@ class Block(NamedTuple):
     """(1,): when another thread writes anything but 0, every row ends with what is known of it."""
 
 
+ANSWER = 6
 FIELDS = len(Block._fields)
 AT = Block(*range(FIELDS))
 """Where each field is, counted in words."""

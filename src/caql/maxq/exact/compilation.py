@@ -34,6 +34,7 @@ SOURCES = (
     "block.py",
     "linking.py",
     "screen.py",
+    "rows.py",
     "presolve.py",
     "relaxation.py",
     "tightening.py",

@@ -1,7 +1,7 @@
 """What happens at one node of the branch and bound: tighten, bound, solve the relaxation, climb, choose a split.
 
-The relaxation's point is a good place to look for a better action (`climb`).  The neuron to split is the one whose
-envelope costs most: multiplier times distance to the graph.
+The relaxation's point is a good place to look for a better action (`climb`).  A variable that should be a whole number
+and is not there is split first; then the neuron whose envelope costs most: multiplier times distance to the graph.
 
 With every phase fixed the relaxation is the network itself, and its bound should be attained.  Where rounding has
 kept the linear program from showing that, the box is halved, and smaller boxes settle it.
@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from caql.maxq.exact.climb import climb, offer
+from caql.maxq.exact.climb import climb, fractional, offer
 from caql.maxq.exact.compilation import NATURAL, compiled, is_finite
 from caql.maxq.exact.pivoting import Shape, Tableau
 from caql.maxq.exact.presolve import Case, presolve
 from caql.maxq.exact.relaxation import TINY, Compact, Floats, Node, backward_multipliers, dual_bound
+from caql.maxq.exact.rows import round_box, scale_down, shrink
 from caql.maxq.exact.simplex import INFEASIBLE, Outcome, current, dual_simplex, unwritten
 from caql.maxq.exact.tableau import E, P, Z, read_basis, read_multipliers, read_point, write_down
 from caql.maxq.exact.tightening import cut_by_value, tighten
@@ -34,13 +35,19 @@ CLOSED = -1
 
 
 class Limits(NamedTuple):
-    """When to stop: absolute and relative gap, nodes, seconds; and the rounding error of Q, below which no gap is."""
+    """When to stop: absolute and relative gap, nodes, seconds; the rounding error of Q, below which no gap is.
+
+    share: how much of the gap is the search's; the rest is for what bringing the action into its rows costs.
+    floor: less than Q anywhere in the box; what is proved to be at most that is not in the action set.
+    """
 
     absolute: float
     relative: float
     nodes: int
     time: float
     rounding: float
+    share: float
+    floor: float
 
 
 class Known(NamedTuple):
@@ -75,7 +82,7 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
     choice, best = -1, -1.0
     n, d = n & NATURAL, d & NATURAL
     kinks = 0
-    for i in range(n):
+    for i in range(net.count[0], n):
         kinks += net.first[i] == 0
     weight = max(1.0, KINKS_WEIGHT * kinks / d)
     for i in range(n):
@@ -101,26 +108,38 @@ def allowed(value: float, limits: Limits) -> float:
     """The largest bound on the compact network that counts as proved.
 
     The rounding error is added to the bound in the end, and the value may differ from that of the original network
-    by three times as much; a hair of the tolerance is left for it, or as much as it takes.  A tolerance that
-    rounding leaves nothing of is not reached, and the search need not try.
+    by three times as much; a part of the tolerance is left for it, or as much as it takes.  A tolerance that
+    rounding leaves nothing of is not reached, and the search need not try.  Before any action of the set is known,
+    it is the floor: what is at most that is empty.
     """
+    if value < limits.floor:
+        return limits.floor
     gap = max(limits.absolute, limits.relative * abs(value))
-    return value + max(min(0.9999 * gap, gap - 4.0 * limits.rounding), limits.rounding)
+    return value + max(min(limits.share * gap, gap - 4.0 * limits.rounding), limits.rounding)
 
 
 @compiled
 def begin(case: Case, action: Floats, space: Workspace) -> tuple[int, float, float]:
-    """Presolve a state into the root node: (unstable neurons, value of the warm start, rounding error)."""
-    net, node, scratch, search = space.net, space.node, space.scratch, space.search
-    low, high = case.low, case.high
-    d = low.size
-    n, rounding = presolve(case, net, node, space.presolve)
+    """Presolve a state into the root node: (rows and unstable neurons, value of the warm start, rounding error).
+
+    A warm start outside the set has the value -inf.  -1 neurons stand for a set that is proved to be empty or, with an
+    infinite error, for one that is not bounded.
+    """
+    net, node, scratch, search, scaling = space.net, space.node, space.scratch, space.search, space.scaling
+    d = scaling.low.size
+    if not shrink(case.region, scaling):
+        return np.int64(-1), -np.inf, 0.0
     for k in range(d):
-        span = high[k] - low[k]
-        search.point[k] = min(max((action[k] - low[k]) / span, 0.0), 1.0) if span > 0.0 else 0.0
+        if not is_finite(scaling.unit[k]):
+            return np.int64(-1), -np.inf, np.inf
+    n, rounding = presolve(case, scaling, net, node, space.presolve)
+    if n < 0:
+        return n, -np.inf, 0.0
+    scale_down(scaling, action, search.point)
+    for k in range(d):
         search.best[k] = search.point[k]
         node.basis[n + k] = 0
-    best = offer(net, n, d, search, -np.inf)
+    best = offer(net, n, d, scaling, search, -np.inf)
     backward_multipliers(net, n, d, node, scratch)
     for i in range(n):
         scratch.binding[i] = 0
@@ -133,19 +152,18 @@ def begin(case: Case, action: Floats, space: Workspace) -> tuple[int, float, flo
 def become_child(space: Workspace, n: int, d: int, branch: int, upper: bool) -> float:
     """Turn the node just evaluated into one of its two children; returns what the parent's multipliers prove of it.
 
-    The upper child of a neuron is its active phase, that of an action the upper half of its side.
+    The upper child of a neuron is its active phase, that of an action the upper part of its side.
     """
     node, search = space.node, space.search
     for i in range(n):
         node.multiplier[i] = search.saved[i]
-    least, most = search.split
+    least, most, lower_end, upper_end = search.split
     if branch < n:
         node.lower[branch] = 0.0 if upper else least
         node.upper[branch] = most if upper else 0.0
     else:
-        middle = 0.5 * (least + most)
-        node.low[branch - n] = middle if upper else least
-        node.high[branch - n] = most if upper else middle
+        node.low[branch - n] = upper_end if upper else least
+        node.high[branch - n] = most if upper else lower_end
     bound = dual_bound(space.net, n, d, node, space.scratch, True)
     return bound if is_finite(bound) else np.inf
 
@@ -205,21 +223,28 @@ def costliest_side(d: int, space: Workspace) -> int:
     for k in range(d):
         width = node.high[k] - node.low[k]
         gain = max(abs(space.scratch.row[k]), TINY) * width
-        if width > SHORTEST and gain > most:
+        shortest = 0.0 if space.scaling.whole[k] != 0.0 else SHORTEST
+        if width > shortest and gain > most:
             branch, most = k, gain
     return branch
 
 
 @compiled
-def split(space: Workspace, n: int, branch: int, known: Known, pivots: int) -> Verdict:
-    """Keep what the two children of a node need."""
-    node, search = space.node, space.search
+def split(space: Workspace, n: int, branch: int, at: float, known: Known, pivots: int) -> Verdict:
+    """Keep what the two children of a node need; the side of an action is parted at `at`."""
+    node, search, scaling = space.node, space.search, space.scaling
     for i in range(n):
         search.saved[i] = node.multiplier[i]
     if branch < n:
         search.split[0], search.split[1] = node.lower[branch], node.upper[branch]
     else:
-        search.split[0], search.split[1] = node.low[branch - n], node.high[branch - n]
+        k = branch - n
+        least, most = node.low[k], node.high[k]
+        lower_end, upper_end = at, at
+        if scaling.whole[k] != 0.0:
+            lower_end = np.floor(at * scaling.unit[k]) / scaling.unit[k]
+            upper_end = lower_end + 1.0 / scaling.unit[k]
+        search.split[0], search.split[1], search.split[2], search.split[3] = least, most, lower_end, upper_end
     return Verdict(branch, known, pivots, True)
 
 
@@ -231,11 +256,22 @@ def settle_leaf(space: Workspace, n: int, d: int, known: Known, limits: Limits, 
     known, _ = bound_by(space, n, d, known)
     for k in range(d):  # the best of this box, were the phases implied by it: they will be, as it shrinks
         point[k] = node.high[k] if space.scratch.row[k] > 0.0 else node.low[k]
-    known = Known(known.bound, offer(space.net, n, d, space.search, known.best), known.proved)
+    known = Known(known.bound, offer(space.net, n, d, space.scaling, space.search, known.best), known.proved)
     side = costliest_side(d, space)
     if known.bound <= allowed(known.best, limits) or side < 0:
         return close(known, pivots)
-    return split(space, n, n + side, known, pivots)
+    return split(space, n, n + side, 0.5 * (node.low[side] + node.high[side]), known, pivots)
+
+
+@compiled
+def tightened(space: Workspace, n: int, d: int) -> bool:
+    """Make the node smaller by its phases, rows and whole numbers; False when nothing is left of it."""
+    node, scaling = space.node, space.scaling
+    if scaling.count[1] > 0 and not round_box(scaling.whole, scaling.unit, node.low, node.high):
+        return False
+    if not tighten(space.net, n, d, node, space.scratch, space.presolve.planes):
+        return False
+    return scaling.count[1] == 0 or round_box(scaling.whole, scaling.unit, node.low, node.high)
 
 
 @compiled
@@ -245,7 +281,8 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     `known.bound` is what its parent proved; `known.proved` grows by whatever is closed or cut away here.
     """
     net, node, scratch, tab, search = space.net, space.node, space.scratch, space.tab, space.search
-    if count > 1 and not tighten(net, n, d, node, scratch, space.presolve.planes):
+    scaling = space.scaling
+    if (count > 1 or net.count[0] > 0) and not tightened(space, n, d):
         return close(Known(-np.inf, known.best, known.proved), 0)
     here = dual_bound(net, n, d, node, scratch, True)
     if not is_finite(here):
@@ -253,8 +290,8 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     best = known.best
     if count == 1:
         for k in range(d):
-            search.point[k] = 1.0 if scratch.row[k] > 0.0 else 0.0
-        best = offer(net, n, d, search, best)
+            search.point[k] = node.high[k] if scratch.row[k] > 0.0 else node.low[k]
+        best = offer(net, n, d, scaling, search, best)
     known = Known(min(known.bound, here), best, known.proved)
     cutoff = allowed(best, limits)
     if known.bound <= cutoff:
@@ -265,20 +302,24 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     if known.bound <= cutoff:
         return close(known, pivots)
     read_point(tab, d, shape, search.point)
-    best = offer(net, n, d, search, known.best)
+    part = fractional(scaling, search, node)[0]
+    at = search.point[part] if part >= 0 else 0.0
+    best = offer(net, n, d, scaling, search, known.best)
     branch = -1
     if outcome.status != INFEASIBLE and known.bound > allowed(best, limits):
-        branch = costliest_envelope(net, n, d, node, tab)
+        branch = n + part if part >= 0 else costliest_envelope(net, n, d, node, tab)
         # Elsewhere the climb seldom pays.
-        if best > known.best or count == 1 or (count >= 16 and count & (count - 1) == 0):
+        if best > known.best or best == -np.inf or count == 1 or (count >= 16 and count & (count - 1) == 0):
             best = climb(space, n, d, shape, best)
     known = Known(known.bound, best, known.proved)
     cutoff = allowed(best, limits)
     if known.bound <= cutoff:
         return close(known, pivots)
     known = cut_away(space, n, d, known, here, cutoff)
-    if branch < 0 or node.lower[branch] >= 0.0 or node.upper[branch] <= 0.0:
+    if branch >= n and node.low[part] < at < node.high[part]:
+        return split(space, n, branch, at, known, pivots)
+    if not 0 <= branch < n or node.lower[branch] >= 0.0 or node.upper[branch] <= 0.0:
         branch = widest_neuron(n, node)
     if branch < 0:
         return settle_leaf(space, n, d, known, limits, pivots)
-    return split(space, n, branch, known, pivots)
+    return split(space, n, branch, 0.0, known, pivots)

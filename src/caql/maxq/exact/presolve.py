@@ -23,6 +23,7 @@ import numpy as np
 
 from caql.maxq.exact.compilation import NATURAL, compiled
 from caql.maxq.exact.relaxation import TINY, Compact, Floats, Integers, Layer, Node, Planes, bound_layer, operations
+from caql.maxq.exact.rows import Region, Scaling, write_rows
 
 
 class Stack(NamedTuple):
@@ -37,12 +38,11 @@ class Stack(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One state's question: its row of the stack, and its box of actions."""
+    """One state's question: its row of the stack, and its action set."""
 
     stack: Stack
     state: int
-    low: Floats
-    high: Floats
+    region: Region
 
 
 class Affine(NamedTuple):
@@ -65,8 +65,12 @@ class Presolve(NamedTuple):
 
 
 class Step(NamedTuple):
-    """From a layer of `width` neurons to one of `outputs`: where the weights between them begin, and gamma."""
+    """From a layer of `width` neurons, which reads the first `reads` of the compact network, to one of `outputs`.
 
+    `offset` is where the weights between the two begin.
+    """
+
+    reads: int
     offset: int
     width: int
     outputs: int
@@ -74,22 +78,25 @@ class Step(NamedTuple):
 
 
 @compiled
-def write_first_layer(case: Case, gamma: float, first: Affine) -> None:
-    """The first layer in terms of the actions scaled to [0, 1]."""
-    stack, state, low, high = case
+def write_first_layer(case: Case, scaling: Scaling, gamma: float, first: Affine) -> None:
+    """The first layer in terms of the actions scaled to [0, 1]; it reads no auxiliary variable and no row."""
+    stack, state = case.stack, case.state
     d, width = stack.sizes[0] & NATURAL, stack.first_bias.shape[1] & NATURAL
     columns, constant, error, _ = first
+    low, unit = scaling.low, scaling.unit
     for j in range(width):
         constant[j] = stack.first_bias[state, j]
         error[j] = abs(constant[j])
     for k in range(d):
-        span = high[k] - low[k]
-        reach = abs(low[k]) + span
+        size = abs(low[k]) + unit[k]
         for j in range(width):
             weight = stack.flat[k * width + j]
             constant[j] += weight * low[k]
-            columns[k, j] = weight * span
-            error[j] += abs(weight) * reach
+            columns[k, j] = weight * unit[k]
+            error[j] += abs(weight) * size
+    for k in range(d, low.size + scaling.count[0]):
+        for j in range(width):
+            columns[k, j] = 0.0
     for j in range(width):
         error[j] = gamma * error[j] + TINY
 
@@ -128,8 +135,8 @@ def substitute(flat: Floats, step: Step, d: int, start: int, net: Compact, root:
     """The next layer's rows from the bounds of this one's; `start` and the result count the unstable neurons."""
     columns, constant, error, size = work.here
     following, next_constant, next_error, _ = work.following
-    offset, width, outputs, gamma = step
-    width, outputs, start = width & NATURAL, outputs & NATURAL, start & NATURAL
+    reads, offset, width, outputs, gamma = step
+    reads, width, outputs, start = reads & NATURAL, width & NATURAL, outputs & NATURAL, start & NATURAL
     bias = offset + width * outputs
     for o in range(outputs):
         next_constant[o] = flat[bias + o]
@@ -150,13 +157,13 @@ def substitute(flat: Floats, step: Step, d: int, start: int, net: Compact, root:
             for o in range(outputs):
                 next_constant[o] += constant[j] * flat[weights + o]
                 next_error[o] += abs(flat[weights + o]) * wrong
-            for k in range(d + start):
+            for k in range(d + reads):
                 value = columns[k, j]
                 for o in range(outputs):
                     following[k, o] += value * flat[weights + o]
             continue
-        scale = add_unstable(net, root, work, d + start, n, j, step)
-        net.first[n] = start
+        scale = add_unstable(net, root, work, d + reads, n, j, step)
+        net.first[n] = reads
         work.weight[d + n] = 3.0 * size[j] / scale + 1.0
         for o in range(outputs):
             following[d + n, o] = scale * flat[weights + o]
@@ -166,31 +173,38 @@ def substitute(flat: Floats, step: Step, d: int, start: int, net: Compact, root:
 
 
 @compiled
-def presolve(case: Case, net: Compact, root: Node, work: Presolve) -> tuple[int, float]:
-    """Fill `net` and the root's bounds for one state: (unstable neurons, rounding error of Q).
+def presolve(case: Case, scaling: Scaling, net: Compact, root: Node, work: Presolve) -> tuple[int, float]:
+    """Fill `net` and the root's bounds for one state: (rows and unstable neurons, rounding error of Q).
 
     The error bounds |Q - Q of the compact network|, and the rounding of Q's own evaluation and of its bounds besides.
+    With an empty set the number is -1.
     """
     sizes, flat = case.stack.sizes, case.stack.flat
-    d, hidden = sizes[0] & NATURAL, sizes.size - 1
-    neurons = np.int64(0)
+    d, hidden = scaling.low.size & NATURAL, sizes.size - 1
+    neurons = case.region.rows.shape[0]
     for layer in range(hidden):
         neurons += sizes[layer + 1]
     gamma = operations(d, neurons, hidden)
-    write_first_layer(case, gamma, work.here)
+    if not write_rows(case.region, scaling, gamma, net, root):
+        return np.int64(-1), 0.0
+    n = scaling.count[0]
+    net.count[0] = n
+    write_first_layer(case, scaling, gamma, work.here)
     for k in range(d):
-        root.low[k], root.high[k] = 0.0, 1.0
+        root.low[k], root.high[k] = 0.0, scaling.reach[k]
+    for k in range(d + n):
         work.weight[k] = 1.0
     width = case.stack.first_bias.shape[1] & NATURAL
-    offset, n = d * width, np.int64(0)
+    offset, reads = sizes[0] * width, np.int64(0)
     for layer in range(hidden):
         here, planes = work.here, work.planes
         for j in range(width):
             planes.constant[j] = here.constant[j]
-        bound_layer(net, d, Layer(n, np.int64(0), width), here.columns, root, planes)
-        measure(here, work.weight, d + n, width)
+        bound_layer(net, d, Layer(reads, np.int64(0), width), here.columns, root, planes)
+        measure(here, work.weight, d + reads, width)
         outputs = (sizes[layer + 2] if layer + 1 < hidden else 1) & NATURAL
-        n = substitute(flat, Step(offset, width, outputs, gamma), d, n, net, root, work)
+        n = substitute(flat, Step(reads, offset, width, outputs, gamma), d, n, net, root, work)
+        reads = n
         offset += (width + 1) * outputs
         width = outputs
         work = Presolve(work.following, here, work.weight, planes)

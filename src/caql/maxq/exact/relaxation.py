@@ -2,7 +2,8 @@
 
 `Compact` is the network left after presolve: the actions scaled to [0, 1] and, in layer order, the neurons
 whose sign is not known.  Pre-activation i is `constant[i] + rows[i, :d] @ a + rows[i, d:] @ z` with z the
-earlier neurons' activations; row n is Q itself.  A neuron's bounds [lower, upper] say everything about its
+earlier neurons' activations; row n is Q itself.  The first few "neurons" are the rows of the action set: bounded
+as neurons are, and read by nobody (`rows`).  A neuron's bounds [lower, upper] say everything about its
 phase: lower >= 0 is active, upper <= 0 inactive, otherwise the point (y, z) is relaxed to the triangle
 (lower, 0), (0, 0), (upper, upper).
 
@@ -71,6 +72,8 @@ class Compact(NamedTuple):
     """m_i: by how much a bound of neuron i may be wrong, in the scaled units of its row; for row n gamma B_n."""
     first: Integers
     """Neuron i reads the activations of neurons 0 .. first[i] - 1: the earlier layers."""
+    count: Integers
+    """(1,): the first so many are rows of the action set."""
 
 
 class Node(NamedTuple):
@@ -179,9 +182,10 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
     """The upper bound on Q that the node's multipliers prove, rounding included.
 
     Leaves g in `row[:d]` and c in `coefficient`.  With `adapt`, a neuron that has become active or inactive since its
-    multiplier was found gets the nearest multiplier that costs nothing.
+    multiplier was found gets the nearest multiplier that costs nothing.  A row of the action set keeps its own, which
+    may be of either sign if the row has two sides.
     """
-    row = scratch.row
+    row, rows = scratch.row, net.count[0]
     n, d = n & NATURAL, d & NATURAL
     for k in range(d + n):
         row[k] = net.rows[n, k]
@@ -192,11 +196,11 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         low, up = node.lower[i], node.upper[i]
         t = node.multiplier[i]
         if low >= 0.0:
-            if adapt and t < c:
+            if adapt and i >= rows and t < c:
                 t = c
             bound += max((c - t) * low, (c - t) * up)
         elif up <= 0.0:
-            if adapt and t > 0.0:
+            if adapt and i >= rows and t > 0.0:
                 t = 0.0
             bound += max(-t * low, -t * up)
         else:

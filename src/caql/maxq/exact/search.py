@@ -1,4 +1,4 @@
-"""Best-first branch and bound on ReLU phases for one state (Section 3.1, without a general MIP solver).
+"""Best-first branch and bound on ReLU phases and whole numbers (Section 3.1, without a general MIP solver).
 
 A node is a box of actions with bounds per neuron.  It is tightened, bounded by its parent's multipliers, then
 by its linear program; the program's point is climbed to a local maximum of the network; and the neuron whose
@@ -21,11 +21,12 @@ from caql.maxq.exact.compilation import allocating, called_from_c, compiled, is_
 from caql.maxq.exact.node import CLOSED, Known, Limits, Verdict, allowed, become_child, begin, evaluate
 from caql.maxq.exact.presolve import Case, folded_q
 from caql.maxq.exact.relaxation import Floats, Node
+from caql.maxq.exact.rows import mend, scale_up
 from caql.maxq.exact.screen import WANTED, screen, set_down
-from caql.maxq.exact.threads import PROBED, join, share_out, unpack
+from caql.maxq.exact.threads import PROBED, join, region_of, share_out, unpack
 from caql.maxq.exact.workspace import Workspace, make_workspace
 
-PROVED, LIMITED, BROKEN = 0, 2, 3
+PROVED, LIMITED, BROKEN, EMPTY = 0, 2, 3, 5
 """Values of `caql.maxq.problem.Status`."""
 
 
@@ -42,8 +43,9 @@ class Queue(NamedTuple):
 
 
 class Found(NamedTuple):
-    """How the search of a state ended; `upper` bounds the compact network."""
+    """How the search of a state ended: whether an action is known, and an upper bound of the compact network."""
 
+    known: bool
     upper: float
     status: int
     nodes: int
@@ -52,17 +54,22 @@ class Found(NamedTuple):
 
 @compiled
 def finish(case: Case, action: Floats, limits: Limits, space: Workspace, found: Found, answer: Floats) -> None:
-    """The best point as an action of the box, its value by the original network, and what was proved of it."""
-    low, high, best = case.low, case.high, space.search.best
-    for k in range(low.size):
-        action[k] = min(max(low[k] + best[k] * (high[k] - low[k]), low[k]), high[k])
+    """The best point as an action of the set, its value by the original network, and what was proved of it."""
+    answer[3], answer[4], answer[5] = found.nodes, found.pivots, 1.0
+    if not found.known:
+        answer[0], answer[1], answer[2] = -np.inf, -np.inf, EMPTY
+        if found.status != PROVED or found.upper > limits.floor:
+            answer[0], answer[1], answer[2], answer[5] = np.nan, np.inf, BROKEN, 0.0
+        return
+    scale_up(space.scaling, case.region, space.search.best, action)
+    answer[5] = 1.0 if mend(case.region, action) else 0.0
     value = folded_q(case.stack, case.state, action, space.scratch.row, space.search.active)
     upper, status = max(found.upper + limits.rounding, value), found.status
     if status == BROKEN or not is_finite(value):
         upper, status = np.inf, BROKEN
     elif status == PROVED and not upper - value <= max(limits.absolute, limits.relative * abs(value)):
         status = LIMITED
-    answer[0], answer[1], answer[2], answer[3], answer[4] = value, upper, status, found.nodes, found.pivots
+    answer[0], answer[1], answer[2] = value, upper, status
 
 
 @allocating
@@ -196,8 +203,10 @@ def branch(space: Workspace, n: int, d: int, verdict: Verdict, cutoff: float, qu
 @allocating
 def explore(space: Workspace, n: int, best: float, limits: Limits, queue: Queue) -> tuple[Queue, Found]:
     """Search from the root node until the gap is proved, or a limit is hit, or somebody says stop."""
+    if n < 0 and limits.rounding == 0.0:
+        return queue, Found(False, -np.inf, PROVED, 0, 0)
     if not is_finite(limits.rounding):
-        return queue, Found(np.inf, BROKEN, 0, 0)
+        return queue, Found(best > -np.inf, np.inf, BROKEN, 0, 0)
     started, d = seconds(), space.node.low.size
     clear(queue)
     nodes, pivots = np.int64(0), 0
@@ -208,17 +217,17 @@ def explore(space: Workspace, n: int, best: float, limits: Limits, queue: Queue)
         pivots += verdict.pivots
         best, proved = verdict.known.best, verdict.known.proved
         if not verdict.sound:
-            return queue, Found(np.inf, BROKEN, nodes, pivots)
+            return queue, Found(best > -np.inf, np.inf, BROKEN, nodes, pivots)
         cutoff = allowed(best, limits)
         if verdict.branch != CLOSED:
             queue, proved = branch(space, n, d, verdict, cutoff, queue)
         if queue.count[0] == 0:
-            return queue, Found(proved, PROVED, nodes, pivots)
+            return queue, Found(best > -np.inf, proved, PROVED, nodes, pivots)
         key = queue.keys[queue.heap[0]]
         if key <= cutoff:
-            return queue, Found(max(proved, key), PROVED, nodes, pivots)
+            return queue, Found(best > -np.inf, max(proved, key), PROVED, nodes, pivots)
         if nodes >= limits.nodes or space.tab.stop[0] != 0 or seconds() - started > limits.time:
-            return queue, Found(max(proved, key), LIMITED, nodes, pivots)
+            return queue, Found(best > -np.inf, max(proved, key), LIMITED, nodes, pivots)
         load(n, d, space.node, queue)
         known = Known(key, best, proved)
 
@@ -227,24 +236,23 @@ def explore(space: Workspace, n: int, best: float, limits: Limits, queue: Queue)
 def solve_block(address: int) -> int:
     """The rows of the `Block` at an address, save those that other threads take from the same counter.
 
-    `actions` holds the warm starts and receives the actions; `answer` has one row per state: value, upper bound,
-    status, nodes, pivots.  One function, because Numba optimises everything below a function again for every
-    function above it.
+    `actions` holds the warm starts and receives the actions; `answer` has one row per state (`Block.answer`).
+    One function, because Numba optimises everything below a function again for every function above it.
     """
     block = carray(pointer(address), (FIELDS,), np.int64)
     batch = unpack(block)
-    stack, low, high, tolerance, limits, wanted, counter, actions, answer, stop = batch
+    stack, sets, tolerance, limits, wanted, counter, actions, answer, stop = batch
     if counter[0] == 0:  # before any row is taken, so by the first thread alone
         screen(batch)
     helpers = np.empty((max(0, block[AT.threads] - 1), FIELDS + 1), np.int64)
     made, solved, began = 0, 0, seconds()
-    d = stack.sizes[0]
+    rows, d = sets.rows.shape[1], sets.low.shape[1]
     neurons, widest = np.int64(0), np.int64(1)
     for layer in range(1, stack.sizes.size):
         neurons += stack.sizes[layer]
         widest = max(widest, stack.sizes[layer])
-    space = make_workspace(d, neurons, widest, stop)
-    queue = make_queue(16, neurons, d)
+    space = make_workspace(d, rows, neurons, widest, stop)
+    queue = make_queue(16, rows + neurons, d)
     while True:
         b = take(counter)
         if b >= counter[1]:
@@ -256,9 +264,11 @@ def solve_block(address: int) -> int:
         if solved == PROBED and helpers.shape[0] > 0:
             made = share_out(block, seconds() - began, wanted, b, helpers)
         solved += 1
-        case = Case(stack, b, low[b], high[b])
+        case = Case(stack, b, region_of(sets, b))
         n, best, rounding = begin(case, actions[b], space)
-        own = Limits(tolerance[0, b], tolerance[1, b], np.int64(limits[0]), limits[1], rounding)
+        # The rounding error is at least 60 u B, with B the largest that |Q| can be, so the floor is below -7 B.
+        floor, share = -rounding * 2.0**50, 0.9999 if rows == 0 else 0.9
+        own = Limits(tolerance[0, b], tolerance[1, b], np.int64(limits[0]), limits[1], rounding, share, floor)
         queue, found = explore(space, n, best, own, queue)
         finish(case, actions[b], own, space, found, answer[b])
     join(helpers, made)

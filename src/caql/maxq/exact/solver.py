@@ -1,9 +1,10 @@
 """`exact`: max over a of Q(x, a) with a proof, by our own branch and bound (Section 3.1's question, not its MIP).
 
 The state is folded away, so the question is one of a few dozen ReLUs and a handful of actions, and a general
-MIP solver spends its time elsewhere.  `search` branches on the phases of the ReLUs, `relaxation` holds the
-bounds that the certificate rests on, `simplex` and `tableau` the linear programs, `presolve` what happens once
-per state and `node` what happens at a node; `screen` sorts out the rows that cannot be solved.
+MIP solver spends its time elsewhere.  `search` branches on the phases of the ReLUs and on whole numbers, `relaxation`
+holds the bounds that the certificate rests on, `rows` the action set, `simplex` and `tableau` the linear programs,
+`presolve` what happens once per state and `node` what happens at a node; `screen` sorts out the states that cannot be
+solved.
 All of these are compiled by Numba on first use, never at import, and kept on disk.
 
 Rows of a batch are independent, so the answer does not depend on the number of threads.
@@ -25,10 +26,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from caql.actions import ActionSet, hull
 from caql.errors import CaqlError
-from caql.maxq.exact.block import FIELDS, Block
+from caql.maxq.exact.block import ANSWER, FIELDS, Block
+from caql.maxq.host import as_float64, is_proved, refused_on_host
 from caql.maxq.interrupts import Interrupted, interruptible
-from caql.maxq.problem import Problem, Solution, require_support
+from caql.maxq.problem import Problem, Solution, Status, require_support, require_threads
+from caql.networks import folded_value
 
 Floats = NDArray[np.float64]
 _compilation = threading.Lock()
@@ -36,7 +40,7 @@ _compilation = threading.Lock()
 
 @dataclass(frozen=True)
 class Exact:
-    """Branch and bound on ReLU phases; `upper - value` is a proof whatever stopped it.
+    """Branch and bound on ReLU phases and whole numbers; `upper - value` is a proof whatever stopped it.
 
     node_limit: nodes per state; a state that needs more returns `Status.LIMIT`.
     time_limit: seconds per state, likewise.
@@ -47,8 +51,8 @@ class Exact:
 
     name: ClassVar[str] = "exact"
     traceable: ClassVar[bool] = False
-    accepts_rows: ClassVar[bool] = False
-    accepts_integers: ClassVar[bool] = False
+    accepts_rows: ClassVar[bool] = True
+    accepts_integers: ClassVar[bool] = True
 
     node_limit: int = 100_000
     time_limit: float = 60.0
@@ -59,8 +63,8 @@ class Exact:
             raise CaqlError(f"node_limit = {self.node_limit} must be at least 1")
         if not self.time_limit > 0.0:
             raise CaqlError(f"time_limit = {self.time_limit} must be positive (seconds per state)")
-        if self.threads is not None and self.threads < 1:
-            raise CaqlError(f"threads = {self.threads} must be at least 1, or None")
+        if self.threads is not None:
+            require_threads(self.threads)
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002 - nothing here is random
         """Answer for every row, as NumPy arrays; `key` is not used.
@@ -76,32 +80,29 @@ class Exact:
         sizes, parameters = _layers(problem, width)
         d = sizes[0]
         # One array holds all the numbers, so that few calls of NumPy are needed.
-        start = problem.warm_start
+        sets, whole, row_states = _sets(problem.action_set, batch, d)
         fields: list[tuple[str, Any, tuple[int, ...]]] = [
             ("network.first_bias", first_bias, (batch, width)),
-            ("action_set.low", problem.action_set.low, (batch, d)),
-            ("action_set.high", problem.action_set.high, (batch, d)),
+            *sets,
             ("tolerance", problem.tolerance, (batch,)),
             ("relative_tolerance", problem.relative_tolerance, (batch,)),
-            ("warm_start", 0.0 if start is None else start, (batch, d)),
+            ("warm_start", 0.0, (batch, len(whole))),
         ]
-        spare = 2 + 5 * batch
+        spare = 2 + ANSWER * batch
         views, starts, numbers = _gather([*parameters, *fields], spare)
-        _, low, high, _, _, actions = views[len(parameters) :]
-        if start is None:
-            with np.errstate(invalid="ignore", over="ignore"):
-                actions[...] = 0.5 * (low + high)
-        else:
-            np.minimum(np.maximum(actions, low, out=actions), high, out=actions)
+        _, low, high, rows, *_, actions = views[len(parameters) :]
+        _write_start(problem.warm_start, low, high, actions[:, :d], actions)
         used = numbers.size - spare
         numbers[used : used + 2] = self.node_limit, self.time_limit
-        answer = numbers[used + 2 :].reshape((batch, 5))
+        answer = numbers[used + 2 :].reshape((batch, ANSWER))
         wanted = np.empty(batch, np.bool_)  # `screen` writes other bytes into it
         wanted[...] = True if problem.mask is None else np.asarray(problem.mask)
         integers = np.empty(FIELDS + len(sizes) + 3, np.int64)
         # An address costs a microsecond, so there are three of them, and the rest is counting.
         here, there = integers.ctypes.data, numbers.ctypes.data
-        flat, first, lows, highs, gaps, _, points = (there + 8 * at for at in [0, *starts[len(parameters) :]])
+        flat, first, lows, highs, matrix, bottoms, tops, wholes, gaps, _, points = (
+            there + 8 * at for at in [0, *starts[len(parameters) :]]
+        )
         block = Block(
             batch=batch,
             hidden=len(sizes) - 1,
@@ -110,8 +111,15 @@ class Exact:
             sizes=here + 8 * FIELDS,
             flat=flat,
             first_bias=first,
+            variables=len(whole),
             low=lows,
             high=highs,
+            row_count=rows.shape[1],
+            row_states=row_states,
+            rows=matrix,
+            row_low=bottoms,
+            row_high=tops,
+            whole=wholes,
             tolerance=gaps,
             wanted=wanted.ctypes.data,
             counter=here + 8 * (FIELDS + len(sizes)),
@@ -130,7 +138,9 @@ class Exact:
             raise KeyboardInterrupt
         status = answer[:, 2].astype(np.int32)
         values, upper = answer[:, 0].copy(), answer[:, 1].copy()
-        solution = Solution(actions.copy(), values, upper, status, answer[:, 3].astype(np.int64))
+        solution = Solution(actions[:, :d].copy(), values, upper, status, answer[:, 3].astype(np.int64))
+        if rows.shape[1] and not answer[:, 5].all():
+            solution = _brought_inside(problem, solution, answer[:, 5] == 0)
         if attempt.interrupted:
             raise Interrupted(solution)
         return solution
@@ -148,6 +158,66 @@ class Exact:
         from caql.maxq.exact.xla_call import register, solve
 
         return partial(solve, self) if register() else None
+
+
+def _sets(action_set: ActionSet, batch: int, d: int) -> tuple[list[tuple[str, Any, tuple[int, ...]]], Floats, int]:
+    """The arrays of the action sets with names and shapes, the whole numbers, and how many states have rows."""
+    rows = np.asarray(action_set.rows)
+    m, variables = rows.shape[-2:]
+    row_states = batch if rows.ndim == 3 else 1
+    whole = np.zeros(variables)
+    whole[list(action_set.integer)] = 1.0
+    low, high = action_set.low, action_set.high
+    if variables > d:
+        low, high = hull.variable_bounds(action_set.on_host())
+    return (
+        [
+            ("action_set.low", low, (batch, variables)),
+            ("action_set.high", high, (batch, variables)),
+            ("action_set.rows", rows, (row_states, m, variables)),
+            ("action_set.row_low", action_set.row_low, (batch, m)),
+            ("action_set.row_high", action_set.row_high, (batch, m)),
+            ("action_set.integer", whole, (variables,)),
+        ],
+        whole,
+        row_states,
+    )
+
+
+def _write_start(start: Any, low: Floats, high: Floats, own: Floats, actions: Floats) -> None:
+    """The warm start, brought into the bounds, or their middle; auxiliary variables start in the middle."""
+    d = own.shape[1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        actions[...] = 0.5 * (low + high)
+    actions[:, d:][~np.isfinite(actions[:, d:])] = 0.0
+    if start is None:
+        return
+    try:
+        own[...] = start
+    except ValueError:
+        raise CaqlError(f"warm_start has shape {np.shape(start)}, which does not fit {own.shape}") from None
+    np.minimum(np.maximum(own, low[:, :d], out=own), high[:, :d], out=own)
+
+
+def _brought_inside(problem: Problem, solution: Solution, outside: NDArray[np.bool_]) -> Solution:
+    """Actions of the search that rounding keeps outside a row, or that are not of the set at all, projected into it."""
+    network, action_set = as_float64(problem.network, problem.action_set)
+    actions, values, upper, status, work = solution
+    searched = np.isin(status, (int(Status.OPTIMAL), int(Status.LIMIT))) | (
+        (status == int(Status.FAILED)) & (refused_on_host(problem) == 0)
+    )
+    for row in np.flatnonzero(outside & searched).tolist():
+        one = action_set[row]
+        if one.closest(actions[row]) is None:
+            values[row] = upper[row] = -np.inf
+            status[row] = int(Status.INFEASIBLE)
+            continue
+        actions[row] = one.admissible(actions[row], np.float64)
+        values[row] = folded_value(network._replace(first_bias=network.first_bias[row]), actions[row])
+        upper[row] = max(upper[row], values[row])
+        status[row] = int(Status.LIMIT)
+    status = np.where(outside & (status == int(Status.LIMIT)) & is_proved(problem, values, upper), 0, status)
+    return Solution(actions, values, upper, status.astype(np.int32), work)
 
 
 def _gather(parts: list[tuple[str, Any, tuple[int, ...]]], spare: int) -> tuple[list[Floats], list[int], Floats]:

@@ -15,10 +15,11 @@ from numba import carray
 from numba.core import types
 from numpy.typing import NDArray
 
-from caql.maxq.exact.block import AT, FIELDS
-from caql.maxq.exact.compilation import allocating, pointer
+from caql.maxq.exact.block import ANSWER, AT, FIELDS
+from caql.maxq.exact.compilation import allocating, compiled, pointer
 from caql.maxq.exact.presolve import Stack
 from caql.maxq.exact.relaxation import Floats
+from caql.maxq.exact.rows import Region
 
 CAN_SHARE = sys.platform != "win32"
 """Whether there are POSIX threads."""
@@ -35,12 +36,22 @@ if CAN_SHARE:
     _join = types.ExternalFunction("pthread_join", types.int32(types.int64, types.int64))
 
 
+class Sets(NamedTuple):
+    """The action sets of all states; `rows` may be shared."""
+
+    low: Floats
+    high: Floats
+    rows: Floats
+    row_low: Floats
+    row_high: Floats
+    whole: Floats
+
+
 class Batch(NamedTuple):
     """The arrays of a block."""
 
     stack: Stack
-    low: Floats
-    high: Floats
+    sets: Sets
     tolerance: Floats
     limits: Floats
     wanted: Bytes
@@ -55,23 +66,37 @@ def unpack(block: Words) -> Batch:
     """The arrays behind the addresses."""
     batch, width, parameters = block[AT.batch], block[AT.width], block[AT.parameters]
     sizes = carray(pointer(block[AT.sizes]), (block[AT.hidden] + 1,), np.int64)
-    d = sizes[0]
+    d, rows = block[AT.variables], block[AT.row_count]
     return Batch(
         Stack(
             sizes,
             carray(pointer(block[AT.flat]), (parameters,), np.float64),
             carray(pointer(block[AT.first_bias]), (batch, width), np.float64),
         ),
-        carray(pointer(block[AT.low]), (batch, d), np.float64),
-        carray(pointer(block[AT.high]), (batch, d), np.float64),
+        Sets(
+            carray(pointer(block[AT.low]), (batch, d), np.float64),
+            carray(pointer(block[AT.high]), (batch, d), np.float64),
+            carray(pointer(block[AT.rows]), (block[AT.row_states], rows, d), np.float64),
+            carray(pointer(block[AT.row_low]), (batch, rows), np.float64),
+            carray(pointer(block[AT.row_high]), (batch, rows), np.float64),
+            carray(pointer(block[AT.whole]), (d,), np.float64),
+        ),
         carray(pointer(block[AT.tolerance]), (2, batch), np.float64),
         carray(pointer(block[AT.limits]), (2,), np.float64),
         carray(pointer(block[AT.wanted]), (batch,), np.uint8),
         carray(pointer(block[AT.counter]), (2,), np.int64),
         carray(pointer(block[AT.actions]), (batch, d), np.float64),
-        carray(pointer(block[AT.answer]), (batch, 5), np.float64),
+        carray(pointer(block[AT.answer]), (batch, ANSWER), np.float64),
         carray(pointer(block[AT.stop]), (1,), np.int64),
     )
+
+
+@compiled
+def region_of(sets: Sets, b: int) -> Region:
+    """The action set of state b."""
+    shared = sets.rows.shape[0] == 1
+    rows = sets.rows[0 if shared else b]
+    return Region(sets.low[b], sets.high[b], rows, sets.row_low[b], sets.row_high[b], sets.whole)
 
 
 @allocating

@@ -77,11 +77,19 @@ def tighten_neuron(
     if up < stored_low - 2.0 * margin or low > stored_up + 2.0 * margin:
         return False, False
     nonempty, cut = True, False
-    if stored_low >= 0.0 and low < stored_low:
+    if i < net.count[0]:  # a row of the action set, both of whose sides count
+        scratch.binding[i] = low < stored_low or up > stored_up
+        if low < stored_low:
+            nonempty, cut = cut_box(d, planes, above, stored_low - 3.0 * margin, node)
+        if nonempty and up > stored_up:
+            nonempty, also = cut_box(d, planes, below, -stored_up - 3.0 * margin, node)
+            cut = cut or also
+    elif stored_low >= 0.0 and low < stored_low:
         nonempty, cut = cut_box(d, planes, above, stored_low - 3.0 * margin, node)
     elif stored_up <= 0.0 and up > stored_up:
         nonempty, cut = cut_box(d, planes, below, -stored_up - 3.0 * margin, node)
-    scratch.binding[i] = (stored_low >= 0.0 and low < 0.0) or (stored_up <= 0.0 and up > 0.0)
+    if i >= net.count[0]:
+        scratch.binding[i] = (stored_low >= 0.0 and low < 0.0) or (stored_up <= 0.0 and up > 0.0)
     node.lower[i] = max(stored_low, low)
     node.upper[i] = min(stored_up, up)
     if node.lower[i] > node.upper[i]:  # by no more than rounding: any point between the two will do

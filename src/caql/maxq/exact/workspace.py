@@ -10,6 +10,7 @@ from caql.maxq.exact.compilation import allocating
 from caql.maxq.exact.pivoting import Tableau
 from caql.maxq.exact.presolve import Affine, Presolve
 from caql.maxq.exact.relaxation import Compact, Floats, Integers, Node, Planes, Scratch
+from caql.maxq.exact.rows import Scaling
 
 
 class Search(NamedTuple):
@@ -32,6 +33,7 @@ class Workspace(NamedTuple):
     tab: Tableau
     presolve: Presolve
     search: Search
+    scaling: Scaling
 
 
 @allocating
@@ -63,9 +65,12 @@ def make_tableau(d: int, n: int, stop: Integers) -> Tableau:
 
 
 @allocating
-def make_workspace(actions: int, neurons: int, widest: int, stop: Integers) -> Workspace:
-    """Arrays for networks of at most this many actions and neurons; a non-zero `stop[0]` ends the search."""
-    d, n, w = actions, neurons, widest
+def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: Integers) -> Workspace:
+    """Arrays for action sets of so many variables and rows and networks of at most so many neurons.
+
+    A non-zero `stop[0]` ends the search.
+    """
+    d, n, w = variables, rows + neurons, rows + widest
     columns = d + n
     net = Compact(
         np.empty((n + 1, columns)),
@@ -73,6 +78,7 @@ def make_workspace(actions: int, neurons: int, widest: int, stop: Integers) -> W
         np.empty(n + 1),
         np.empty(n + 1),
         np.empty(n + 1, np.int64),
+        np.zeros(1, np.int64),
     )
     node = Node(np.empty(d), np.empty(d), np.empty(n), np.empty(n), np.empty(n), np.empty(n + d, np.int8))
     scratch = Scratch(np.empty(columns + 1), np.empty(n), np.empty(n, np.int8))
@@ -83,5 +89,15 @@ def make_workspace(actions: int, neurons: int, widest: int, stop: Integers) -> W
         np.empty(columns),
         planes,
     )
-    search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n), np.empty(2))
-    return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search)
+    search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n), np.empty(4))
+    scaling = Scaling(
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty(rows),
+        np.empty(rows),
+        np.zeros(2, np.int64),
+    )
+    return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search, scaling)

@@ -28,7 +28,8 @@ from numba import carray
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from caql.maxq.exact.block import AT, FIELDS
+from caql.actions import ActionSet
+from caql.maxq.exact.block import ANSWER, AT, FIELDS
 from caql.maxq.exact.compilation import address_of, allocating, called_from_c, pointer
 from caql.maxq.exact.solver import entry_address
 from caql.maxq.exact.xla_interface import (
@@ -45,9 +46,14 @@ from caql.maxq.problem import Problem, Solution, Status, require_support, spread
 
 TARGET = "caql_exact"
 OPTIMAL, LIMIT = int(Status.OPTIMAL), int(Status.LIMIT)
-FIXED = 8
-"""Operands besides the later layers: first bias, action weights, low, high, start, tolerances, limits, wanted."""
-RECEIVES = np.array([AT.first_bias, AT.flat, AT.low, AT.high, AT.actions, AT.tolerance, AT.limits])
+FIXED = 12
+"""Operands besides the later layers: first bias, action weights, six of `_sets`, start, tolerances, limits, wanted."""
+RECEIVES = np.array(
+    [
+        *(AT.first_bias, AT.flat, AT.low, AT.high, AT.rows, AT.row_low, AT.row_high, AT.whole),
+        *(AT.actions, AT.tolerance, AT.limits),
+    ]
+)
 """Which fields of the block the operands go to; all but the first layer's bias go to `flat`."""
 
 SOLVER = "caql_solve_block"
@@ -99,6 +105,12 @@ def dimension(buffer: int, axis: int) -> int:
 
 
 @allocating
+def matrix_shape(buffer: int) -> tuple[int, int, int]:
+    """The shape of a buffer of three axes."""
+    return dimension(buffer, 0), dimension(buffer, 1), dimension(buffer, 2)
+
+
+@allocating
 def widen(buffer: int, target: np.ndarray, start: int) -> int:
     """Copy a buffer of floats into a vector of doubles; how many there were."""
     count = 1
@@ -113,15 +125,15 @@ def widen(buffer: int, target: np.ndarray, start: int) -> int:
 @allocating
 def write_down(results: np.ndarray, found: np.ndarray, actions: np.ndarray, tolerance: np.ndarray) -> None:
     """Actions, values, upper bounds, status and nodes as XLA's results; rounding never narrows what is proved."""
-    batch = found.shape[0]
-    action_results = carray(pointer(buffer_data(results[0])), (actions.size,), np.float32)
+    batch, d = found.shape[0], dimension(results[0], 1)
+    action_results = carray(pointer(buffer_data(results[0])), (batch, d), np.float32)
     values = carray(pointer(buffer_data(results[1])), (batch,), np.float32)
     upper = carray(pointer(buffer_data(results[2])), (batch,), np.float32)
     status = carray(pointer(buffer_data(results[3])), (batch,), np.int32)
     work = carray(pointer(buffer_data(results[4])), (batch,), np.int32)
-    for i in range(actions.size):
-        action_results[i] = np.float32(actions[i])
     for b in range(batch):
+        for k in range(d):
+            action_results[b, k] = np.float32(actions[b, k])
         value, bound = np.float32(found[b, 0]), np.float32(found[b, 1])
         if bound < found[b, 1]:
             bound = np.nextafter(bound, np.float32(np.inf))
@@ -152,6 +164,7 @@ def serve(frame: int) -> int:
     arguments, results = words(call[_ARGUMENT_LIST], count), words(call[_RESULT_LIST], 5)
     batch, width, d = dimension(arguments[0], 0), dimension(arguments[0], 1), dimension(arguments[1], 0)
     hidden = (count - FIXED) // 2
+    states, rows, variables = matrix_shape(arguments[4 + 2 * hidden])
     # One array of integers: the block, the sizes, the counter, the sign to stop, which nobody gives, and the bytes of
     # `wanted`, which `screen` writes into and which are therefore a copy.  Numba frees an array after its last use,
     # and an address is not a use, so the two arrays are read once more after the solver has returned.
@@ -165,8 +178,9 @@ def serve(frame: int) -> int:
     counter = FIELDS + 1 + hidden
     integers[counter + 1] = batch
     # One array of numbers: the operands one after the other, then space for the answer.
-    operands = (batch * width, parameters, batch * d, batch * d, batch * d, 2 * batch, 3)
-    total = 5 * batch
+    of_sets = (batch * variables, batch * variables, states * rows * variables, batch * rows, batch * rows, variables)
+    operands = (batch * width, parameters) + of_sets + (batch * variables, 2 * batch, 3)  # noqa: RUF005 - for Numba
+    total = ANSWER * batch
     for size in operands:
         total += size
     numbers = np.zeros(total)
@@ -182,18 +196,19 @@ def serve(frame: int) -> int:
     for b in range(batch):
         wanted[b] = asked[b]
     integers[AT.batch], integers[AT.hidden], integers[AT.width] = batch, hidden, width
+    integers[AT.variables], integers[AT.row_count], integers[AT.row_states] = variables, rows, states
     integers[AT.parameters], integers[AT.sizes] = parameters, here + 8 * FIELDS
     integers[AT.counter], integers[AT.stop] = here + 8 * counter, here + 8 * (counter + 2)
     integers[AT.wanted], integers[AT.answer] = here + 8 * (counter + 3), start + 8 * offset
     integers[AT.threads] = np.int64(numbers[offset - 1])
     integers[AT.itself] = address_of_solver()
     _solve_block(here)
-    tolerance = offset - operands[6] - operands[5]
+    tolerance = offset - 3 - 2 * batch
     write_down(
         results,
-        numbers[offset:].reshape((integers[AT.batch], 5)),
-        numbers[tolerance - operands[4] : tolerance],
-        numbers[tolerance : tolerance + operands[5]],
+        numbers[offset:].reshape((integers[AT.batch], ANSWER)),
+        numbers[tolerance - batch * variables : tolerance].reshape((batch, variables)),
+        numbers[tolerance : tolerance + 2 * batch],
     )
     return 0
 
@@ -215,17 +230,34 @@ def register() -> bool:
     return True
 
 
+def _sets(action_set: ActionSet, box: ActionSet) -> tuple[list[Any], Any]:
+    """Low, high, rows, row_low, row_high and whole, for each state but for shared rows; and the auxiliaries' start."""
+    batch, d = box.low.shape
+    m, variables = action_set.rows.shape[-2:]
+    sides = [action_set.auxiliary_low, action_set.auxiliary_high]
+    low, high = (jnp.broadcast_to(side, (batch, variables - d)) for side in sides)
+    rows = action_set.rows if action_set.rows.ndim == 3 else action_set.rows[None]
+    bottom, top = (jnp.broadcast_to(side, (batch, m)) for side in (action_set.row_low, action_set.row_high))
+    whole = np.zeros(variables, np.float32)
+    whole[list(action_set.integer)] = 1.0
+    middle = 0.5 * (low + high)
+    bounds = [jnp.concatenate(pair, axis=1) for pair in ((box.low, low), (box.high, high))]
+    return [*bounds, rows, bottom, top, whole], jnp.where(jnp.isfinite(middle), middle, 0.0)
+
+
 def solve(solver: Any, problem: Problem, key: Any) -> Solution:  # noqa: ARG001 - nothing here is random
     """`solver`, an `Exact`, for traced arrays, in float32: upper bounds are rounded up, the rest to nearest."""
     require_support(solver, problem.action_set)
     register()
     box, start, wanted = spread_out(problem)
     batch, d = start.shape
+    sets, extra = _sets(problem.action_set, box)
+    start = jnp.concatenate([start, extra], axis=1)
     tolerance = jnp.stack([jnp.broadcast_to(each, batch) for each in (problem.tolerance, problem.relative_tolerance)])
     limits = np.array([solver.node_limit, solver.time_limit, solver.threads or os.cpu_count() or 1], np.float32)
     network = problem.network
     later = [part for layer in network.later for part in layer]
-    floats = [network.first_bias, network.action_weights, *later, box.low, box.high, start, tolerance]
+    floats = [network.first_bias, network.action_weights, *later, *sets, start, tolerance]
     operands = [jnp.asarray(each, jnp.float32) for each in floats]
     of_batch = [((batch, d), np.float32), ((batch,), np.float32), ((batch,), np.float32)]
     results = [jax.ShapeDtypeStruct(*each) for each in (*of_batch, ((batch,), np.int32), ((batch,), np.int32))]

@@ -20,7 +20,7 @@ from caql.maxq.host import as_float64, brought_inside, conclude, first_guess, is
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
 from caql.maxq.mip.formulation import Model, formulate, tighten
-from caql.maxq.problem import Problem, Solution, Status, require_support
+from caql.maxq.problem import Problem, Solution, Status, require_support, require_threads
 from caql.networks import folded_value
 
 Array = NDArray[np.float64]
@@ -53,10 +53,9 @@ class Mip:
             raise CaqlError(f"bounds = {self.bounds!r} is not a method; {nearest(self.bounds, METHODS)}")
         if not self.time_limit > 0:
             raise CaqlError(f"time_limit = {self.time_limit} must be a positive number of seconds")
-        if self.threads < 1 or self.cut_rounds < 0:
-            raise CaqlError(
-                f"threads = {self.threads} must be at least 1 and cut_rounds = {self.cut_rounds} at least 0"
-            )
+        require_threads(self.threads)
+        if self.cut_rounds < 0:
+            raise CaqlError(f"cut_rounds = {self.cut_rounds} must be at least 0")
 
     def solve(self, problem: Problem, key: Any = None) -> Solution:  # noqa: ARG002  (the protocol's)
         """Each wanted row by its own model; see the module's docstring for what the rows' status means."""

@@ -36,6 +36,8 @@ Callback = Callable[["Model", Epoch], bool | None]
 class Certificate(NamedTuple):
     """What `certify` proves: no admissible action is worth more than `upper`; `gap` = upper - value.
 
+    Where no action is admissible the status is `Status.INFEASIBLE`, value and upper are -inf and the gap is NaN.
+
     action (B, d), the others (B,), all float64 but `status`, of `caql.Status`; without the axis B for one observation.
     """
 
@@ -267,9 +269,9 @@ class CAQL(Model):
             # A diverged action function must not keep anyone from knowing what Q is worth.
             guess if guess is not None and np.isfinite(guess).all() else None,
         )
-        certificate = Certificate(
-            solution.actions, solution.values, solution.upper, solution.upper - solution.values, solution.status
-        )
+        with np.errstate(invalid="ignore"):  # where no action is admissible, both are -inf
+            gap = solution.upper - solution.values
+        certificate = Certificate(solution.actions, solution.values, solution.upper, gap, solution.status)
         if np.ndim(observation) > 1:
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))

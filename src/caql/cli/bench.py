@@ -205,7 +205,8 @@ def _sets(tasks: list[Case], states: int) -> None:
         )
     apart = max(each.apart for each in found)
     print(f"values apart by at most {apart:.2f} of the allowed gap (at most 1)")
-    print(f"actions outside their set: {sum(each.outside for each in found)} (none)")
+    for name in SET_SOLVERS:
+        print(f"{name}: actions outside their set: {sum(e.outside for e in found if e.solver == name)} (none)")
     print(f"rows not proved: {sum(states - each.proved for each in found)} (none)")
     for count, seconds in projection_times().items():
         print(f"projection of 6 actions onto {count} row(s): {seconds * 1e6:.1f} us (at most 25)")

@@ -5,6 +5,10 @@ import numpy as np
 
 from caql.actions import ActionSet
 
+WIDE, TWO = ActionSet.bounds(-3, 3, 1), ActionSet.budget([1.0, 1.0], 1.0)
+EMPTY, ENDLESS = ActionSet.budget([1.0], -3.0), ActionSet.budget([1.0], 1.0).map(lambda array: array * np.nan)
+"""Sets that do not fit the pendulum's one action within [-2, 2]."""
+
 
 class Budgeted(gym.Env):
     """Three pushes on a point; w and the limits change with every step, and so do the admissible pushes.

@@ -1,11 +1,14 @@
 """Where a task's action set comes from, what is wrong with one, and runs that go on with it."""
 
+import re
+import sys
+
 import gymnasium as gym
 import jax
 import numpy as np
 import pytest
 
-from caql import CAQL
+from caql import CAQL, CaqlWarning, Status, cli
 from caql.action_sets import named_set, set_name
 from caql.actions import ActionSet
 from caql.agents.ddpg import DDPGConfig
@@ -13,6 +16,7 @@ from caql.cli import evaluate, train
 from caql.config import RunConfig
 from caql.environments import Misbehaviour, known_task, make_task
 from caql.errors import CaqlError
+from caql.runs import checkpoints
 from caql.runs.training import Training
 from tests.budgeted import Budgeted, Closing
 
@@ -199,6 +203,50 @@ def test_constrained_tasks_train_from_one_command_and_resume(tmp_path, capsys):
         train.main(["Pendulum", "--resume", *again])
     train.main(["Pendulum", "--resume", *again, *named])
     evaluate.main([str(tmp_path / "named"), "--episodes", "1", *named])
+
+
+ASKED: list[int] = []
+
+
+def closing(observations):
+    """Empty from the 25th time on that it is asked."""
+    ASKED.append(len(ASKED))
+    most = np.full(len(observations), 1.0 if len(ASKED) < 25 else -1.0)
+    return ActionSet.budget(np.ones((len(observations), 1)), most) & ActionSet.bounds(0, 2, 1)
+
+
+def test_a_set_that_becomes_empty_stops_the_command_and_keeps_the_checkpoint(tmp_path, monkeypatch, capsys):
+    ASKED.clear()
+    tiny = "--agent ddpg --hidden 4 --episode-steps 10 --warm-up 10 --batch-size 4 --steps-per-epoch 1".split()
+    named = ["--action-set", "tests.test_action_sets:closing", "--out", str(tmp_path / "run")]
+    given = ["caql", "train", "Pendulum", *tiny, "--train-steps", "9", "--evaluate-every", "0", *named]
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "Traceback" not in said
+    words = r"environment step (\d+) of Pendulum: the action set is empty: .*row 0: 1 a0 <= -1"
+    assert int(re.search(words, said)[1]) > 20
+    assert "kept at training step 2, and --resume" in said
+    _, meta = checkpoints.latest_checkpoint(tmp_path / "run", pytest.fail)
+    assert (meta["environment_steps"], meta["train_step"]) == (20, 2)
+
+
+def test_certify_and_predict_at_a_state_without_admissible_actions():
+    model = CAQL("MlpPolicy", Plain(), action_set=with_limit, hidden=(4,))
+    states = np.array([[0.0, 1.0, 1.0, 1.0, 0.5], [0.0, 1.0, 1.0, 1.0, -9.0]])
+    with pytest.warns(CaqlWarning, match=r"of 2 states, 1 without an admissible action.*state 1 \(.*row 0"):
+        certificate = model.certify(states)
+    assert certificate.status.tolist() == [Status.OPTIMAL, Status.INFEASIBLE]
+    assert certificate.value[1] == certificate.upper[1] == -np.inf
+    with pytest.raises(CaqlError, match=r"empty.*row 0: 1 a0 \+1 a1 \+1 a2 <= -9") as raised:
+        model.predict(states[1])
+    assert "\n" not in str(raised.value)
+
+
+def with_limit(observations):
+    return ActionSet.budget(observations[:, 1:4], observations[:, 4])
 
 
 def short(observations):

@@ -1,6 +1,7 @@
 """The documentation: links lead somewhere, module paths exist, prose has a width, commands and numbers are right."""
 
 import importlib.util
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -148,3 +149,36 @@ def test_the_example_network_is_what_its_script_makes():
     for (weights, bias), (stored_weights, stored_bias) in zip(script.make_layers(), stored, strict=True):
         np.testing.assert_array_equal(weights, stored_weights)
         np.testing.assert_array_equal(bias, stored_bias)
+
+
+def test_the_page_on_action_sets_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "action-sets.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(blocks) >= 7
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "action-sets.md", "exec"), names)
+    said = capsys.readouterr().out
+    for claimed in re.findall(r"^# (the action set is empty.*)$", text, re.M):
+        assert claimed in said
+    assert said.startswith("True\n")
+    assert (names["solution"].status == 0).all()
+    assert (tmp_path / "rows.npz").exists()
+
+
+def test_the_tables_of_action_sets_are_complete():
+    from caql.actions.constructors import Constructors
+    from caql.maxq.solvers import CLASSES, proves, solver_class
+
+    text = (ROOT / "docs" / "action-sets.md").read_text()
+    listed = re.findall(r"^\| `(\w+)\((.*?)\)` \|", text, re.M)
+    public = [name for name in vars(Constructors) if not name.startswith("_")]
+    assert sorted(name for name, _ in listed) == sorted(public)
+    for name, arguments in listed:
+        known = list(inspect.signature(getattr(Constructors, name)).parameters)
+        assert [part.split("=")[0].strip() for part in arguments.split(",")] == [p for p in known if p != "self"]
+    for name in CLASSES:
+        flags = solver_class(name).accepts_rows, solver_class(name).accepts_integers, proves(name)
+        row = " | ".join("yes" if flag else "no" for flag in flags)
+        assert f"| `{name}` | {row} |" in text

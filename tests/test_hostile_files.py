@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from caql.errors import CaqlError
-from caql.network_files import read_network, read_states
+from caql.network_files import read_network, read_rows, read_states
 
 W, B = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32), np.array([0.1, -0.2], np.float32)
 
@@ -108,6 +108,24 @@ ARRAY_FILES: list[tuple[str, Callable[[Path], object], str]] = [
 def test_array_files(tmp_path: Path, name: str, write: Callable[[Path], object], message: str) -> None:
     write(tmp_path / name)
     _refused(lambda: read_network(tmp_path / name), message)
+
+
+ROWS_FILES: list[tuple[str, Callable[[Path], object], str]] = [
+    ("huge.npz", lambda p: npz(p, C=npy_header("(1000000, 1000000)"), d=npy(B)), "at most 268435456 numbers"),
+    ("claims.npz", lambda p: npz(p, C=npy_header("(8000, 8000)"), d=npy(B)), "C claims shape (8000, 8000)"),
+    ("short.npz", lambda p: npz(p, C=npy(W)[:-3], d=npy(B)), "C claims shape (2, 2)"),
+    ("text.npz", lambda p: npz(p, integer=b"no array"), "is not an .npz of plain arrays"),
+    ("names.npz", lambda p: npz(p, **{f"x{k}" * 99: npy(B) for k in range(99)}), "right would be C and d, E and f"),
+    ("network.npz", lambda p: npz(p, W0=npy(W), b0=npy(B)), "it holds W0, b0; right would be C and d"),
+    ("empty.npz", lambda p: p.write_bytes(b""), "is not an .npz of plain arrays"),
+    ("none.npz", lambda p: npz(p), "it holds nothing"),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "message"), ROWS_FILES, ids=[name for name, *_ in ROWS_FILES])
+def test_rows_files(tmp_path: Path, name: str, write: Callable[[Path], object], message: str) -> None:
+    write(tmp_path / name)
+    _refused(lambda: read_rows(tmp_path / name), message)
 
 
 def _refused(read: Callable[[], object], message: str) -> None:

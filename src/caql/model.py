@@ -17,9 +17,10 @@ from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
 from caql.environments import Task, episode_limit, make_task, stored_task
 from caql.errors import CaqlError, nearest
-from caql.maxq.maximize import checked_network, chosen_solver, maximize_over
+from caql.maxq.arguments import checked_network, chosen_solver
+from caql.maxq.maximize import maximize_over
 from caql.maxq.problem import Solver
-from caql.maxq.solvers import make_solver
+from caql.maxq.solvers import make_solver, proving_solver
 from caql.networks import Layers
 from caql.runs import checkpoints
 from caql.runs.compilation_cache import keep_compiled
@@ -34,6 +35,8 @@ Callback = Callable[["Model", Epoch], bool | None]
 
 class Certificate(NamedTuple):
     """What `certify` proves: no admissible action is worth more than `upper`; `gap` = upper - value.
+
+    Where no action is admissible the status is `Status.INFEASIBLE`, value and upper are -inf and the gap is NaN.
 
     action (B, d), the others (B,), all float64 but `status`, of `caql.Status`; without the axis B for one observation.
     """
@@ -251,13 +254,12 @@ class CAQL(Model):
 
         Q is the network with exactly the weights learned, and everything is computed in float64: its first layer is
         not rounded to float32 when the state is folded in.  The proof is over the admissible actions of each state; by
-        default the solver is `exact` over a box and `highs` over any other set.
-        `solver`, `tolerance`, `time_limit` and `node_limit`,
-        warnings, errors and Ctrl-C are as in `caql.maximize`.
+        default the solver is `exact` if it takes such sets, and `mip` if not.
+        `solver`, `tolerance`, `time_limit` and `node_limit`, warnings, errors and Ctrl-C are as in `caql.maximize`.
         """
         states = np.asarray(observation, np.float64).reshape(self._states(observation).shape)
         action_set = self.task.sets_at(states)
-        solver = solver or ("exact" if action_set.is_box else "highs")
+        solver = solver or proving_solver(action_set)
         guess: Any = self.training.agent.max_q(self.training.state, states.astype(np.float32)).warm_start
         solution = maximize_over(
             checked_network([(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], states),
@@ -267,9 +269,9 @@ class CAQL(Model):
             # A diverged action function must not keep anyone from knowing what Q is worth.
             guess if guess is not None and np.isfinite(guess).all() else None,
         )
-        certificate = Certificate(
-            solution.actions, solution.values, solution.upper, solution.upper - solution.values, solution.status
-        )
+        with np.errstate(invalid="ignore"):  # where no action is admissible, both are -inf
+            gap = solution.upper - solution.values
+        certificate = Certificate(solution.actions, solution.values, solution.upper, gap, solution.status)
         if np.ndim(observation) > 1:
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))

@@ -1,11 +1,15 @@
 """What is measured about max-Q: the arithmetic of the timings, and what counts as a state."""
 
+import jax
 import numpy as np
 import pytest
 
+from caql.actions import ActionSet
 from caql.agents import measurement
-from caql.agents.measurement import SolveTimes, solve_times
-from caql.maxq.problem import Solution, Status
+from caql.agents.measurement import SolveTimes, shortfalls, solve_times
+from caql.maxq.gradient_ascent import GradientAscent
+from caql.maxq.problem import Problem, Solution, Status
+from caql.networks import fold_state
 
 
 class Ticks:
@@ -42,3 +46,15 @@ def test_the_first_call_of_a_solver_is_not_timed(monkeypatch):
         None,
     )
     assert found["solve_seconds"] == pytest.approx(1.5)
+
+
+def test_an_audit_is_over_the_admissible_actions_and_leaves_out_empty_sets():
+    # Q = a0 + 2 a1: the maximum under a0 + a1 <= limit is 2 + limit - 1, and the warm start is worth 0.
+    network = fold_state(((np.array([[0.0], [1.0], [2.0]]), np.zeros(1)),), np.zeros((3, 1)))
+    limit = np.array([0.5, 0.0, -5.0])
+    action_set = ActionSet.bounds(-1, 1, 2) & ActionSet.budget(np.ones((3, 2)), limit)
+    problem = Problem(network, action_set, np.zeros((3, 2), np.float32))
+    found = shortfalls(GradientAscent().solve, problem, jax.random.key(0))
+    assert found["audit_action_shortfall"] == pytest.approx(np.mean(1 + limit[:2]), abs=1e-4)
+    assert -1e-5 <= found["audit_solver_shortfall"] <= found["audit_solver_worst"] < 0.2
+    assert shortfalls(GradientAscent().solve, problem._replace(action_set=action_set[[2, 2, 2]]), None) == {}

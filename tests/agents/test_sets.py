@@ -113,7 +113,7 @@ def test_a_discrete_space_is_double_dqn_with_a_proved_maximum():
 
 
 def test_whole_numbers_need_a_solver_that_takes_them_or_are_relaxed():
-    with pytest.raises(CaqlError, match="take 'mip'"):
+    with pytest.raises(CaqlError, match="take 'exact' or 'mip'"):
         CAQL("MlpPolicy", "CartPole-v1")
     model = CAQL("MlpPolicy", Mixed(), relaxed=True, hidden=(4,), **LOOP)
     model.learn(30)

@@ -1,14 +1,17 @@
 """`caql bench maxq`: its arithmetic on a small task, and its bad input."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from caql.actions import ActionSet
 from caql.bench import maxq as bench_maxq
 from caql.bench.maxq import (
     MIP_SETTINGS,
+    Case,
     best_time,
     bound_quality,
     build_times,
@@ -17,9 +20,11 @@ from caql.bench.maxq import (
     two_processes,
     untrained_case,
 )
+from caql.bench.sets import KINDS, SetMeasurement, _apart, compare, projection_times, ratio, set_cases
 from caql.bounds import METHODS
 from caql.cli import bench
 from caql.errors import CaqlError
+from caql.maxq.solvers import make_solver, proving_solver
 
 SMALL = untrained_case((8, 6), 2, 4)
 
@@ -80,6 +85,83 @@ def test_the_table_compares_the_solvers(monkeypatch: pytest.MonkeyPatch, capsys:
     assert highs[1] == "highs"
     assert float(highs[6]) > 1
     assert float(highs[8]) <= 1e-3
+
+
+def prover() -> str:
+    """The solver that answers first where none is named, over the hardest kind of set."""
+    return proving_solver(set_cases(SMALL, np.zeros((4, 2)))["mixed"].action_set)
+
+
+def test_sets_are_what_they_are_called_and_matter() -> None:
+    best = maximisers(SMALL)
+    cases = set_cases(SMALL, best)
+    assert tuple(cases) == KINDS
+    assert [case.action_set.rows.shape[-2] for case in cases.values()] == [0, 1, 8, 3, 1, 4]
+    assert cases["whole"].action_set.integer == (0,)
+    assert cases["mixed"].action_set.integer
+    for kind in ("1 row", "8 rows", "equality", "mixed"):
+        assert not cases[kind].action_set.contains(best).any()
+        assert cases[kind].action_set.conflict() is None
+    # The units of whole numbers: the box reaches from -4 to 4, and Q is the same.
+    box = make_solver("highs").solve(replace(cases["whole"], action_set=ActionSet.bounds(-4, 4, 2)).problem(), None)
+    np.testing.assert_allclose(box.values, measure(SMALL, "highs").values, rtol=2e-4)
+    assert cases["1 row"].problem([2, 2]).action_set.rows.shape == (2, 1, 2)
+
+
+def maximisers(case: Case) -> np.ndarray:
+    return np.asarray(make_solver("highs").solve(case.problem(), None).actions)
+
+
+def test_solvers_agree_on_every_set_and_stay_inside() -> None:
+    first = prover()
+    found = compare(SMALL, (first, "highs"), repeats=1)
+    assert [(each.kind, each.solver) for each in found] == [(kind, name) for kind in KINDS for name in (first, "highs")]
+    assert all(each.proved == 4 and each.outside == 0 and each.total > 0 and each.apart <= 1 for each in found)
+    box = found[0].values
+    for each in found:
+        assert (each.values <= box + 1e-3 * np.abs(box)).all()
+    assert all((each.values < box).any() for each in found if each.kind != "box")
+    tight = found[2]._replace(values=found[2].values * 1.01)
+    assert _apart(set_cases(SMALL, maximisers(SMALL))["1 row"].problem(), found[2].values, tight.values) > 1
+
+
+def test_ratios_are_of_totals_over_all_tasks() -> None:
+    def made(task: str, kind: str, solver: str, total: float) -> SetMeasurement:
+        return SetMeasurement(task, kind, solver, total, np.zeros(1), 1, 0)
+
+    found = [
+        *(made("a", "box", "exact", 1.0), made("a", "1 row", "exact", 2.0), made("a", "1 row", "highs", 100.0)),
+        *(made("b", "box", "exact", 3.0), made("b", "1 row", "exact", 4.0), made("b", "box", "highs", 10.0)),
+    ]
+    assert ratio(found, ("exact", "1 row"), ("exact", "box")) == pytest.approx(6 / 4)
+    assert ratio(found, ("highs", ""), ("exact", "")) == pytest.approx(11)
+
+
+def test_projection_is_timed_for_each_number_of_rows() -> None:
+    found = projection_times((1, 3), points=5)
+    assert list(found) == [1, 3]
+    assert all(0 < seconds < 0.1 for seconds in found.values())
+
+
+def test_the_table_of_sets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(bench_maxq, "trained_case", lambda name, states: untrained_case((4,), 2, states))
+    monkeypatch.setattr(bench, "SET_SOLVERS", (prover(), "highs", "scip"))
+    bench.main(["maxq", "--sets", "--tasks", "hopper", "--states", "2"])
+    text = capsys.readouterr().out
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    assert [line[1] for line in lines] == list(KINDS)
+    assert lines[0][3] == "1.00"
+    assert all(line[6] == "2 2 2" and float(line[7]) <= 1 and line[8] == "0 0 0" for line in lines)
+    for words in (
+        r"exact over 1 row / exact over the box, all tasks: [\d.]+ \(at most 3\)",
+        r"highs / exact, all sets and tasks: \d+ \(at least 300\)",
+        r"scip / exact, all sets and tasks: \d+ \(at least 300\)",
+        r"values apart by at most [\d.]+ of the allowed gap",
+        r"scip: actions outside their set: 0 \(none\)",
+        r"rows not proved: 0 \(none\)",
+        r"projection of 6 actions onto 64 row\(s\): [\d.]+ us \(at most 25\)",
+    ):
+        assert re.search(words, text), words
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,25 @@ def poisoned(layer: int, part: int, value: float) -> list[tuple[Any, Any]]:
         ({"rows": (np.ones((2, 1, 2)), np.ones(1))}, "right would be (m, 2) or (3, m, 2)"),
         ({"rows": (np.ones((1, 2)), [np.nan])}, "rows[1] holds nan"),
         ({"equalities": (np.ones(2), np.ones(1))}, "equalities has a matrix of shape (2,)"),
-        ({"integer": [2]}, "integer = [2] must be a list of action indices from 0 to 1"),
-        ({"integer": [0.5]}, "integer = [0.5] must be"),
+        ({"rows": (np.ones((1, 2)), [np.inf])}, "rows[1] holds inf at index (0,); every entry must be finite"),
+        ({"rows": (np.full((3, 1, 2), np.nan), np.ones(1))}, "rows[0] holds nan at index (0, 0, 0)"),
+        ({"rows": ("a", "b")}, "rows[0] must be an array of numbers"),
+        ({"rows": (np.ones((1, 2)), np.ones(()))}, "right-hand side of shape ()"),
+        ({"rows": (np.ones((1, 2)), np.ones((2, 1)))}, "and (m,) or (3, m)"),
+        ({"equalities": 3}, "equalities must be a pair: a matrix (m, 2)"),
+        ({"equalities": (np.ones((1, 3)), np.ones(1))}, "equalities has a matrix of shape (1, 3)"),
+        ({"equalities": (np.ones((1, 2)), [-np.inf])}, "equalities[1] holds -inf"),
+        ({"integer": [2]}, "integer must be a list of action indices, whole numbers from 0 to 1; got 2"),
+        ({"integer": [-1]}, "whole numbers from 0 to 1; got -1"),
+        ({"integer": [0.5]}, "whole numbers from 0 to 1; got 0.5"),
+        ({"integer": [True, False]}, "whole numbers from 0 to 1; got True"),
+        ({"integer": 1}, "integer must be a list of action indices, whole numbers from 0 to 1; got shape ()"),
+        ({"integer": [[0], [0, 1]]}, "got lists of different lengths"),
+        ({"integer": [[0], [1]]}, "got shape (2, 1)"),
+        ({"integer": [[0], [1], [0]]}, "integer is [1] at state 1 and [0] at state 0"),
+        ({"integer": np.full(2000, 7)}, "got 7"),
+        ({"solver": "ga", "integer": [0]}, "solver 'ga' does not take whole-numbered actions"),
+        ({"solver": "cem", "integer": [0]}, "solver 'cem' does not take whole-numbered actions"),
         ({"threads": 0}, "threads = 0 must be a whole number, at least 1"),
         ({"threads": 1.5}, "threads = 1.5 must be a whole number"),
         ({"threads": 10**9}, "threads = 1000000000 must be a whole number, at least 1 and at most 1024"),
@@ -159,6 +176,36 @@ def test_rows_and_equalities_become_one_action_set() -> None:
     np.testing.assert_array_equal(action_set.row_high, [[3.0, 4.0], [3.0, 5.0], [3.0, 6.0]])
     maximize(**{**GOOD, "solver": Recording()})
     assert Recording.asked[-1].is_box
+
+
+def test_whole_numbers_may_be_said_for_each_state() -> None:
+    whole = maximize(**GOOD, integer=[1])
+    np.testing.assert_array_equal(whole.actions[:, 1], np.round(whole.actions[:, 1]))
+    np.testing.assert_array_equal(maximize(**GOOD, integer=[[1], [1], [1]]).actions, whole.actions)
+
+
+@pytest.mark.parametrize("solver", ["highs", "ga", "cem"])
+def test_every_action_satisfies_the_rows_in_float64(solver: str) -> None:
+    matrix, side = np.array([[0.7, 0.3], [-0.1, 1.0 / 3.0]]), np.array([[0.1, 0.05], [-0.3, 0.2], [0.4, -0.1]])
+    found = maximize(**{**GOOD, "solver": solver}, rows=(matrix, side))
+    assert (found.actions @ matrix.T <= side).all()
+    assert (np.abs(found.actions) <= 1).all()
+    proved = maximize(**GOOD, rows=(matrix, side))
+    assert (found.values <= proved.upper).all()
+    assert (found.values < maximize(**GOOD).values + 1e-4).all()
+
+
+@pytest.mark.parametrize("solver", ["highs", "ga"])
+def test_an_empty_set_has_its_own_status_and_says_which_rows_conflict(solver: str) -> None:
+    # Interval arithmetic alone does not see the conflict: it takes both rows at once.
+    matrix, side = np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([[1.0, 0.0], [0.5, -0.6], [1.0, 1.0]])
+    words = r"of 3 states, 1 without an admissible action, the first of them state 1 \(.*row 0: .* <= 0.5; row 1: "
+    with pytest.warns(CaqlWarning, match=words) as caught:
+        found = maximize(**{**GOOD, "solver": solver}, rows=(matrix, side))
+    assert len(caught) == 1
+    assert (found.status == Status.INFEASIBLE).tolist() == [False, True, False]
+    assert found.values[1] == found.upper[1] == -np.inf
+    assert np.isfinite(found.values[[0, 2]]).all()
 
 
 def test_a_limit_that_was_hit_is_said_once() -> None:

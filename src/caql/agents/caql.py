@@ -25,7 +25,7 @@ from caql.bounds import dual_bound
 from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
 from caql.maxq.problem import Problem, Solution, Status
-from caql.maxq.solvers import inside_jit, without_clock
+from caql.maxq.solvers import inside_jit, solvers_for, without_clock
 from caql.networks import FoldedNetwork, fold_state, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -61,14 +61,14 @@ class CAQL(Agent):
         config.check_it_can_learn()
         self.config, self.spec = config, spec
         if spec.integer and not config.solver.accepts_integers and not config.relaxed:
+            able = " or ".join(map(repr, solvers_for(rows=True, integers=True)))
             raise CaqlError(
-                f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take 'mip' or one "
-                "of its backends, or relaxed = True, which searches without them and rounds the action"
+                f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take {able}, "
+                "or relaxed = True, which searches without them and rounds the action"
             )
         if spec.constrained and not config.solver.accepts_rows:
-            raise CaqlError(
-                f"solver = {config.solver.name!r} cannot search over rows and equalities; take 'ga', 'cem' or 'mip'"
-            )
+            able = " or ".join(map(repr, solvers_for(rows=True)))
+            raise CaqlError(f"solver = {config.solver.name!r} cannot search over rows and equalities; take {able}")
         self.q_network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
         self.action_function = make_action_function(config.action_function, config.action_hidden, spec, config.squash)
         self.q_adam, self.action_adam = adam(config.q_learning_rate), adam(config.action_learning_rate)

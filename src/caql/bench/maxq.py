@@ -62,7 +62,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A network with its states folded in, and the box of its actions."""
+    """A network with its states folded in, and its admissible actions."""
 
     name: str
     network: FoldedNetwork
@@ -71,7 +71,7 @@ class Case:
     def problem(self, rows: Any = slice(None)) -> Problem:
         """The states `rows` as a problem; a tiny absolute gap serves states of value zero."""
         network = self.network._replace(first_bias=self.network.first_bias[rows])
-        return Problem(network, self.action_set, tolerance=1e-7, relative_tolerance=RELATIVE_GAP)
+        return Problem(network, self.action_set[rows], tolerance=1e-7, relative_tolerance=RELATIVE_GAP)
 
 
 def trained_case(name: str, states: int) -> Case:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 BENCHES = {"maxq": "max over a of Q(x, a): every solver on trained and untrained networks"}
 
+SET_SOLVERS = ("exact", "highs", "scip")
+"""The solvers that take every set and prove; all are held against the first."""
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -34,6 +37,9 @@ class Arguments:
     """Solvers, by the names of `caql solve --solver`, separated by spaces or commas."""
     threads: int = 1
     """Threads of the exact and MIP solvers in the first table."""
+    sets: bool = False
+    """Measure action sets instead: rows, equalities, whole numbers and mixed ones, beside the box; with exact, HiGHS
+    and SCIP, and the projection onto a set."""
     hard: bool = True
     """Also measure the untrained, harder networks."""
     mip_settings: bool = False
@@ -61,6 +67,9 @@ def main(args: list[str]) -> None:
     from caql.bench.maxq import compile_times, trained_case, two_processes, untrained_case
 
     tasks = [trained_case(name, options.states) for name in _split(options.tasks)]
+    if options.sets:
+        _sets(tasks, options.states)
+        return
     solvers = _split(options.solvers)
     for name in solvers:
         solver_class(name)
@@ -166,6 +175,41 @@ def _bounds(tasks: list[Case]) -> None:
         rows.append((task.name, "bound - max", *(f"{gap:.3g}" for gap, _ in found)))
         rows.append((task.name, "unstable neurons", *(f"{count:.1f}" for _, count in found)))
     _table("upper bounds, mean over the states", ("task", "", *METHODS), rows)
+
+
+def _sets(tasks: list[Case], states: int) -> None:
+    from caql.bench.sets import KINDS, SetMeasurement, compare, projection_times, ratio
+
+    found: list[SetMeasurement] = []
+    rows: list[tuple[str, ...]] = []
+    for task in tasks:
+        print(f"measuring the sets of {task.name} ...", file=sys.stderr)
+        here = compare(task, SET_SOLVERS)
+        found += here
+        for kind in KINDS:
+            exact, *others = (each for each in here if each.kind == kind)
+            ratios = (f"{each.total / exact.total:.3g}" for each in others)
+            without = f"{ratio(here, (SET_SOLVERS[0], kind), (SET_SOLVERS[0], 'box')):.2f}"
+            counts = " ".join(str(each.proved) for each in (exact, *others))
+            apart, outside = max(each.apart for each in others), sum(each.outside for each in (exact, *others))
+            rows.append((task.name, kind, _time(exact.total), without, *ratios, counts, f"{apart:.2f}", str(outside)))
+    headings = ("task", "set", "exact", "/ box", "HiGHS / exact", "SCIP / exact", "proved", "apart", "outside")
+    _table(f"max-Q over sets, {states} states in one batch, one thread, processor time", headings, rows)
+    for kind in KINDS[1:]:
+        times = ratio(found, (SET_SOLVERS[0], kind), (SET_SOLVERS[0], "box"))
+        bar = " (at most 3)" if kind in ("1 row", "8 rows") else ""
+        print(f"exact over {kind} / exact over the box, all tasks: {times:.2f}{bar}")
+    for name in SET_SOLVERS[1:]:
+        print(
+            f"{name} / exact, all sets and tasks: {ratio(found, (name, ''), (SET_SOLVERS[0], '')):.0f} (at least 300)"
+        )
+    apart = max(each.apart for each in found)
+    print(f"values apart by at most {apart:.2f} of the allowed gap (at most 1)")
+    for name in SET_SOLVERS:
+        print(f"{name}: actions outside their set: {sum(e.outside for e in found if e.solver == name)} (none)")
+    print(f"rows not proved: {sum(states - each.proved for each in found)} (none)")
+    for count, seconds in projection_times().items():
+        print(f"projection of 6 actions onto {count} row(s): {seconds * 1e6:.1f} us (at most 25)")
 
 
 def _mip_settings(tasks: list[Case]) -> None:

@@ -5,34 +5,40 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import tyro
 
+from caql.actions import ActionSet
+from caql.answers import told
 from caql.cli.output import require_output
-from caql.errors import CaqlError
+from caql.cli.solution_table import print_solution
+from caql.errors import CaqlError, CaqlWarning
 from caql.maxq.interrupts import Interrupted
-from caql.maxq.problem import Solution, Status
-from caql.maxq.solvers import SOLVERS, proves
-from caql.network_files import NetworkFile
+from caql.maxq.solvers import SOLVERS, proving_solver
+from caql.network_files import Array
+
+Layers = list[tuple[Array, Array]]
 
 SAMPLED = 64
 """States taken from a saved run."""
-MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Maximise a network's output over a box of actions, for every state at once.
+    """Maximise a network's output over its admissible actions, for every state at once.
+
+    The actions of a network are those of a box, and of --rows; of a saved run, those admissible at each of its states.
 
     Actions, values, the proved upper bound and the gap between them are printed, one row per state.
     """
 
     file: tyro.conf.Positional[Path]
-    """A network (.npz, .safetensors or .onnx), or the folder of a saved run."""
+    """A network (.npz, .safetensors or .onnx), the folder of a run, or a file that `model.save` wrote."""
     low: tuple[float, ...] = ()
     """Lower bounds of the actions: one for all, or one per dimension.  Default: the file's."""
     high: tuple[float, ...] = ()
@@ -41,8 +47,8 @@ class Arguments:
     """Shorthand for the box [-R, R] in every dimension."""
     states: Path | None = None
     """States, one row each (.npz, .npy or .csv): the network's first inputs.  Default: the file's, if any."""
-    solver: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(SOLVERS) + "}")] = "exact"
-    """ga and cem search; the others prove what they find."""
+    solver: Annotated[str | None, tyro.conf.arg(metavar="{" + ",".join(SOLVERS) + "}")] = None
+    """ga and cem search; the others prove what they find.  Default: exact, if it takes such actions, else mip."""
     tolerance: float = 1e-4
     """Absolute gap at which a state is solved."""
     relative_tolerance: float = 0.0
@@ -53,66 +59,132 @@ class Arguments:
     """Threads over the states (exact), or within one state (MIP solvers)."""
     limit_rows: Annotated[int, tyro.conf.arg(metavar="N")] = 20
     """Print at most N rows; all states are solved."""
+    rows: Path | None = None
+    """Rows that the actions a must satisfy too (.npz): C and d for C a <= d, E and f for E a = f, and `integer`, the
+    indices of whole numbers; each with or without a leading axis of states."""
+    action_set: str | None = None
+    """MODULE:NAME of the action set, for a saved run that was made with one."""
     trust: bool = False
     """Import the module that a saved run's task names, as in `module:Env-v0`."""
+
+
+class Question(NamedTuple):
+    """What is to be maximised: the layers over `states`, the actions from `action_set`."""
+
+    layers: Layers
+    states: Array | None
+    action_set: Any
+    """An `ActionSet`, or the two sides of a box."""
 
 
 def main(args: list[str]) -> None:
     """Run the command."""
     options = tyro.cli(Arguments, args=args, prog="caql solve")
-    from caql.maxq.maximize import maximize
-    from caql.network_files import read_network, read_states
+    from caql.maxq.arguments import checked_network, chosen_solver
+    from caql.maxq.maximize import maximize, maximize_over
 
     _check(options)
-    saved = os.path.isdir(options.file)  # a name that the system refuses is no folder, and named when it is read
-    network = _saved_run(options.file, options.trust) if saved else read_network(options.file)
-    low, high = _box(options, network.low, network.high)
-    states = network.states if options.states is None else read_states(options.states)
-    settings: dict[str, Any] = {
-        "solver": options.solver,
-        "tolerance": options.tolerance,
-        "relative_tolerance": options.relative_tolerance,
-        "threads": options.threads,
-        "time_limit": options.time_limit,
-    }
-    if options.solver == "exact":
+    layers, states, given = _question(options)
+    network = checked_network(layers, states)
+    action_set = _admissible(options, given, len(network.first_bias), len(network.action_weights))
+    name = options.solver or proving_solver(action_set)
+    solver = chosen_solver(name, {"threads": options.threads, "time_limit": options.time_limit})
+    if name == "exact":
         # Once, on a network of one weight: compiling is no part of the time that is reported.
         maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)
+    shown = options.file.name, name, options.limit_rows
     start = time.perf_counter()
-    try:
-        solution = maximize(network.layers, low, high, states, **settings)
-    except Interrupted as interruption:
-        _print(interruption.solution, time.perf_counter() - start, options, open_rows="interrupted")
-        sys.exit(130)
-    _print(solution, time.perf_counter() - start, options)
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always", CaqlWarning)
+        try:
+            solution = maximize_over(
+                network, action_set, solver, options.tolerance, relative_tolerance=options.relative_tolerance
+            )
+        except Interrupted as interruption:
+            print_solution(interruption.solution, time.perf_counter() - start, *shown, "interrupted")
+            sys.exit(130)
+    print_solution(solution, time.perf_counter() - start, *shown)
+    for remark in remarks:
+        print(f"caql: {remark.message}", file=sys.stderr)
 
 
 def _check(options: Arguments) -> None:
     require_output()
     if options.limit_rows < 1:
         raise CaqlError(f"limit_rows = {options.limit_rows} must be at least 1")
-    if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
-        raise CaqlError(f"threads = {options.threads} must be between 1 and {MOST_THREADS}")
 
 
-def _saved_run(folder: Path, trust: bool) -> NetworkFile:
-    """A CAQL run's Q-network and action range, and states from its replay buffer or, without one, fresh resets."""
+def _question(options: Arguments) -> Question:
+    """The network, the states and what the file, or the run, says of the actions."""
+    from caql.network_files import read_network, read_states
+    from caql.runs.checkpoints import is_saved
+
+    states = None if options.states is None else read_states(options.states)
+    # A name that the system refuses is no folder, and named when it is read.
+    if os.path.isdir(options.file) or is_saved(options.file):
+        return _saved_run(options, states)
+    if options.action_set is not None:
+        raise CaqlError(f"action_set goes with a saved run; for the network {options.file} give --rows FILE.npz")
+    network = read_network(options.file)
+    states = network.states if states is None else states
+    return Question(network.layers, states, (network.low, network.high))
+
+
+def _saved_run(options: Arguments, states: Array | None) -> Question:
+    """A CAQL run's Q-network, states from its replay buffer or, without one, fresh resets, and the sets there."""
     from caql.model import CAQL, load_model
+
+    model = load_model(options.file, action_set=options.action_set, trust=options.trust)
+    if not isinstance(model, CAQL):
+        raise CaqlError(f"{options.file} holds a {type(model).__name__}, not a CAQL: only CAQL has a max-Q problem")
+    size = model.task.observation_size
+    if states is None:
+        seen = _replayed(options.file)
+        if seen.ndim == 2 and seen.size and seen.shape[1] == size:
+            states = seen[np.linspace(0, len(seen) - 1, min(len(seen), SAMPLED)).astype(int)]
+        else:
+            states = np.stack([model.task.reset(seed=seed)[0] for seed in range(SAMPLED)])
+    states = np.atleast_2d(states)
+    if states.shape[1] != size:
+        raise CaqlError(f"states has shape {states.shape}; an observation of the run's task has {size} numbers")
+    try:
+        action_set = model.task.sets_at(states)
+    except CaqlError:
+        raise
+    except Exception as problem:  # the run's own function may raise anything
+        raise CaqlError(f"the run's action_set raised {told(problem)}") from problem
+    layers = [(np.asarray(weights), np.asarray(bias)) for weights, bias in model.q_layers()]
+    return Question(layers, states, action_set)
+
+
+def _replayed(folder: Path) -> Array:
+    """The states in the latest checkpoint's replay buffer; none where there is no checkpoint."""
     from caql.runs.checkpoints import checkpoint_files, latest_checkpoint
 
-    model = load_model(folder, trust=trust)
-    if not isinstance(model, CAQL):
-        raise CaqlError(f"{folder} holds a {type(model).__name__}, not a CAQL: only CAQL has a max-Q problem")
-    seen: Any = np.empty((0, 0))
-    if checkpoint_files(folder):
-        arrays = latest_checkpoint(folder, lambda sentence: print(sentence, file=sys.stderr))[0]
-        seen = arrays.get("replay.states", seen)
-    if seen.ndim == 2 and seen.size and seen.shape[1] == model.task.observation_size:
-        states = seen[np.linspace(0, len(seen) - 1, min(len(seen), SAMPLED)).astype(int)]
+    nothing = np.empty((0, 0))
+    if not (os.path.isdir(folder) and checkpoint_files(folder)):
+        return nothing
+    return latest_checkpoint(folder, lambda sentence: print(sentence, file=sys.stderr))[0].get("replay.states", nothing)
+
+
+def _admissible(options: Arguments, given: Any, count: int, d: int) -> ActionSet:
+    """The set of a file or a run, in the bounds of the command line, joined with the rows of `--rows`."""
+    from caql.maxq.arguments import checked_box, checked_rows
+    from caql.network_files import read_rows
+    from caql.network_files.arrays import reading
+
+    if not isinstance(given, ActionSet):
+        action_set = checked_box(*_box(options, *given), count, d)
+    elif options.low or options.high or options.action_range is not None:
+        box = checked_box(*_box(options, given.low, given.high), count, d)
+        action_set = replace(given, low=box.low, high=box.high)
     else:
-        states = np.stack([model.task.reset(seed=seed)[0] for seed in range(SAMPLED)])
-    layers = [(np.asarray(weights), np.asarray(bias)) for weights, bias in model.q_layers()]
-    return NetworkFile(layers, model.task.low, model.task.high, states)
+        action_set = given
+    if options.rows is None:
+        return action_set
+    more = read_rows(options.rows)
+    with reading("rows", options.rows, "cannot be used"):
+        return checked_rows(action_set, more.rows, more.equalities, more.integer, count)
 
 
 def _box(options: Arguments, low: Any, high: Any) -> tuple[Any, Any]:
@@ -129,45 +201,3 @@ def _box(options: Arguments, low: Any, high: Any) -> tuple[Any, Any]:
             )
         sides.append((given[0] if len(given) == 1 else np.array(given)) if given else stored)
     return sides[0], sides[1]
-
-
-def _number(value: float) -> str:
-    return "-" if np.isposinf(value) else f"{value:.6g}"
-
-
-def _action(action: Any) -> str:
-    shown = " ".join(f"{entry: .4f}" for entry in action[:8])
-    return shown + (f" ... ({len(action)})" if len(action) > 8 else "")
-
-
-def _print(solution: Solution, seconds: float, options: Arguments, open_rows: str = "limit") -> None:
-    """The table and a line below it; `open_rows` is what a row that is not solved is called."""
-    from rich.console import Console
-    from rich.table import Table
-
-    rows = len(solution.values)
-    proving = proves(options.solver)
-    work = "nodes" if proving else "iterations"
-    table = Table(title=f"max Q of {options.file.name}, solver {options.solver}")
-    table.add_column("state", justify="right")
-    table.add_column("action")
-    for heading in ("value", "upper", "gap"):
-        table.add_column(heading, justify="right")
-    table.add_column("status")
-    table.add_column(work, justify="right")
-    for k in range(min(rows, options.limit_rows)):
-        gap = solution.upper[k] - solution.values[k]
-        numbers = (f"{solution.values[k]:.6g}", _number(float(solution.upper[k])), _number(float(gap)))
-        status = Status(int(solution.status[k])).name.lower().replace("limit", open_rows)
-        table.add_row(str(k), _action(solution.actions[k]), *numbers, status, str(int(solution.work[k])))
-    # A pipe has no width: rich would fold the table to 80 columns.
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table)
-    if rows > options.limit_rows:
-        console.print(f"and {rows - options.limit_rows} more states (--limit-rows)")
-    solved = int(np.sum(solution.status == Status.OPTIMAL))
-    compiled = "" if proving else ", compilation included"
-    proof = f"{solved} proved optimal" if proving else "nothing is proved by this solver"
-    console.print(
-        f"{rows} states, {proof}; {seconds * 1e3:.4g} ms in all, {seconds / rows * 1e3:.4g} ms a state{compiled}"
-    )

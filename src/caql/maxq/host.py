@@ -38,6 +38,22 @@ def first_guess(problem: Problem, box: ActionSet, rows: int) -> Array:
     return np.array(np.broadcast_to(np.clip(guess, box.low, box.high), (rows, box.low.shape[-1])))
 
 
+def brought_inside(action_set: ActionSet, actions: Array) -> tuple[NDArray[np.bool_], Array]:
+    """Guesses in the box brought into the set, in place -> where it is empty (B,), and auxiliary variables (B, k)."""
+    empty = np.zeros(len(actions), np.bool_)
+    auxiliary = np.zeros((len(actions), action_set.auxiliary_low.shape[-1]))
+    if action_set.is_box:
+        return empty, auxiliary
+    for row in range(len(actions)):
+        point = action_set[row].closest(actions[row])
+        if point is None:
+            empty[row] = True
+        else:
+            actions[row] = action_set[row].admissible(point[: action_set.size], np.float64)
+            auxiliary[row] = point[action_set.size :]
+    return empty, auxiliary
+
+
 def allowed_gap(problem: Problem, values: Array) -> Array:
     """The gap at which a value counts as proved optimal: the larger of the absolute and the relative one."""
     absolute = np.asarray(problem.tolerance, np.float64)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from caql.actions import ActionSet
 from caql.errors import CaqlError, nearest
 from caql.maxq.problem import Problem, Solution, Solver
 
@@ -56,6 +57,22 @@ def make_solver(name: str, **settings: object) -> Solver:
 def proves(name: str) -> bool:
     """Whether the solver of that name proves what it finds; the others search."""
     return not solver_class(name).traceable
+
+
+def solvers_for(*, rows: bool = False, integers: bool = False) -> list[str]:
+    """The solvers that take rows, and whole numbers, where these are asked for."""
+    classes = {name: solver_class(name) for name in CLASSES}
+    return [
+        name
+        for name, each in classes.items()
+        if (each.accepts_rows or not rows) and (each.accepts_integers or not integers)
+    ]
+
+
+def proving_solver(action_set: ActionSet) -> str:
+    """The first solver that proves its answer over such a set: what is used where the user names none."""
+    able = solvers_for(rows=action_set.rows.shape[-2] > 0, integers=bool(action_set.integer))
+    return next(name for name in able if proves(name))
 
 
 def without_clock(solver: Solver) -> Solver:

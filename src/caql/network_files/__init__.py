@@ -1,4 +1,5 @@
-"""Networks from files: .npz, .safetensors or .onnx, as a list of layers `(W, b)`; states from .npy, .npz or .csv.
+"""Networks from files: .npz, .safetensors or .onnx, as a list of layers `(W, b)`; states from .npy, .npz or .csv;
+the rows of an action set from .npz.
 
 A file may come from anywhere.  Nothing is unpickled, nothing is imported, and what a header claims is held against
 the file's real size before memory is taken.  Whatever is wrong is one sentence, a `CaqlError`.
@@ -11,8 +12,9 @@ from pathlib import Path
 from caql.errors import CaqlError
 from caql.network_files.arrays import Array, NetworkFile, network_of_npz, network_of_safetensors, states_of_file
 from caql.network_files.graph import network_of_onnx
+from caql.network_files.rows import RowsFile, rows_of_npz
 
-__all__ = ["Array", "NetworkFile", "read_network", "read_states"]
+__all__ = ["Array", "NetworkFile", "RowsFile", "read_network", "read_rows", "read_states"]
 
 READERS = {".npz": network_of_npz, ".safetensors": network_of_safetensors, ".onnx": network_of_onnx}
 
@@ -41,6 +43,16 @@ def read_states(path: Path | str) -> Array:
     path = Path(path)
     _must_exist("states", path, "an .npy, .npz or .csv file")
     return states_of_file(path)
+
+
+def read_rows(path: Path | str) -> RowsFile:
+    """What an .npz file says of the actions: C and d for C a <= d, E and f for E a = f, `integer` for indices.
+
+    Raises `CaqlError` for a file without any of them, or with anything else.
+    """
+    path = Path(path)
+    _must_exist("rows", path, "an .npz file with C and d, E and f, or integer")
+    return rows_of_npz(path)
 
 
 def _must_exist(argument: str, path: Path, right: str) -> None:

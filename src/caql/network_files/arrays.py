@@ -69,7 +69,7 @@ def _check_type(what: str, dtype: str) -> None:
         raise CaqlError(f"{what} holds {dtype}; right would be real numbers, one of {', '.join(NUMBERS)}")
 
 
-class _Archive:
+class Archive:
     """The arrays of an .npz by name, each read only when it is asked for and known to be sound."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -116,7 +116,7 @@ def _read_npy(name: str, stream: IO[bytes], size: int, left: int) -> tuple[Array
 def network_of_npz(path: Path) -> NetworkFile:
     """The network in an .npz file."""
     with reading("file", path, "is not an .npz of plain arrays"), zipfile.ZipFile(path) as opened:
-        archive = _Archive(opened)
+        archive = Archive(opened)
         return _named_layers(archive.members, archive.read)
 
 
@@ -174,7 +174,7 @@ def _read_states(path: Path) -> Array:
         with path.open("rb") as stream:
             return _read_npy("the array", stream, path.stat().st_size, LARGEST)[0]
     with zipfile.ZipFile(path) as opened:
-        archive = _Archive(opened)
+        archive = Archive(opened)
         names = [name for name in archive.members if name == "states"] or list(archive.members)
         if len(names) != 1:
             raise CaqlError(f"it holds {', '.join(names[:20]) or 'nothing'}; name one of them 'states'")

@@ -74,6 +74,15 @@ def save(path: Path, arrays: Arrays, meta: dict[str, Any]) -> None:
         raise CaqlError(f"{path} could not be written: {problem}; what was there before is intact") from problem
 
 
+def is_saved(path: Path) -> bool:
+    """Whether `save` wrote this file: its header says so, whatever else is in it."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return HEADER in (file.metadata() or {})
+    except (SafetensorError, OSError, ValueError, TypeError):
+        return False
+
+
 def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Undo `save`; a damaged or foreign file is named."""
     try:

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.actions import ActionSet
 from caql.bounds import METHODS, Method, layer_bounds
 from caql.errors import CaqlError, nearest
-from caql.maxq.host import as_float64, conclude, first_guess, is_proved, refused_on_host
+from caql.maxq.host import as_float64, brought_inside, conclude, first_guess, is_proved, refused_on_host
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.mip.backends import BACKENDS, FEASIBILITY, Answer, Limits, highs_relaxation, require_backend
 from caql.maxq.mip.formulation import Model, formulate, tighten
@@ -70,7 +69,7 @@ class Mip:
             actions = first_guess(problem, action_set, rows)
             refused = refused_on_host(problem)
             wanted = refused == 0 if problem.mask is None else np.asarray(problem.mask) & (refused == 0)
-            empty, auxiliary = _brought_inside(given, actions)
+            empty, auxiliary = brought_inside(given, actions)
             values = folded_value(network, actions)
         upper = np.array(np.nan_to_num(bounds[-1][1][:, 0], nan=np.inf))
         upper[empty] = np.inf
@@ -124,19 +123,3 @@ class Mip:
         if self.cut_rounds:
             model = tighten(model, highs_relaxation, self.cut_rounds)
         return BACKENDS[self.backend](model, limits, None if warm_start is None else model.point(warm_start))
-
-
-def _brought_inside(action_set: ActionSet, actions: Array) -> tuple[NDArray[np.bool_], Array]:
-    """Guesses in the box brought into the set, in place -> where it is empty (B,), and auxiliary variables (B, k)."""
-    empty = np.zeros(len(actions), np.bool_)
-    auxiliary = np.zeros((len(actions), action_set.auxiliary_low.shape[-1]))
-    if action_set.is_box:
-        return empty, auxiliary
-    for row in range(len(actions)):
-        point = action_set[row].closest(actions[row])
-        if point is None:
-            empty[row] = True
-        else:
-            actions[row] = action_set[row].admissible(point[: action_set.size], np.float64)
-            auxiliary[row] = point[action_set.size :]
-    return empty, auxiliary

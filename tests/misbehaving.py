@@ -46,6 +46,7 @@ STEPS = {
     "ragged": (lambda env: ([[1], [1, 2]], 1.0, False, False, {}), "as its observation, not numbers"),
     "reward none": (lambda env: (env.observe(), None, False, False, {}), "gave None as its reward"),
     "reward nan": (lambda env: (env.observe(), float("nan"), False, False, {}), "non-finite reward, nan"),
+    "reward infinite": (lambda env: (env.observe(), float("inf"), False, False, {}), "non-finite reward, inf"),
     "reward huge": (lambda env: (env.observe(), 10**400, False, False, {}), "as its reward; it must be one number"),
     "rewards": (lambda env: (env.observe(), np.ones(2), False, False, {}), "as its reward; it must be one number"),
     "reward ragged": (lambda env: (env.observe(), [[1], [1, 2]], False, False, {}), "as its reward"),

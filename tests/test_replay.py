@@ -41,14 +41,16 @@ def test_samples_are_uniform_over_what_is_there_and_seeded():
     np.testing.assert_array_equal(batch.rewards, again.rewards)
 
 
-def test_restored_replay_goes_on_as_if_nothing_had_happened():
+@pytest.mark.parametrize("before", [3, 9], ids=["part of it filled", "all of it filled"])
+def test_restored_replay_goes_on_as_if_nothing_had_happened(before):
     whole, broken = Replay(7, 1, 1), Replay(7, 1, 1)
     for replay in (whole, broken):
-        replay.extend(episode(0, 9))
+        replay.extend(episode(0, before))
     other = Replay(7, 1, 1)
     other.restore({name: column.copy() for name, column in broken.snapshot().items()}, broken.written)
+    np.testing.assert_array_equal(other.data.rewards, whole.data.rewards)
     for replay in (whole, other):
-        replay.extend(episode(9, 3))
+        replay.extend(episode(before, 3))
     one, two = (r.sample(np.random.default_rng(3), 2, 8) for r in (whole, other))
     for left, right in zip(one, two, strict=True):
         np.testing.assert_array_equal(left, right)

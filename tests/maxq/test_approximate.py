@@ -213,3 +213,10 @@ def test_whole_numbers_are_left_to_the_solvers_that_can(solver):
 def test_bad_solvers_are_named(name, settings, words):
     with pytest.raises(CaqlError, match=words):
         make_solver(name, **settings)
+
+
+def test_a_refused_step_is_no_rest():
+    """The first step lands as far beyond the peak as it began before it: no change in value, but no rest either."""
+    problem = Problem(tent([0.2]), make_box([-1.0], [1.0]), jnp.array([[0.2 - 0.149]]), tolerance=0.01)
+    solution = GradientAscent(step_size=0.3).solve(problem, KEY)
+    assert float(solution.values[0]) > -0.01

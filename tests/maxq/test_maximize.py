@@ -1,7 +1,9 @@
 """`maximize`: what it accepts, and one clear sentence for everything it does not."""
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ from caql.errors import CaqlError, CaqlWarning
 from caql.maxq.exact.solver import Exact
 from caql.maxq.maximize import maximize
 from caql.maxq.mip.solver import Mip
-from caql.maxq.problem import Status
+from caql.maxq.problem import Problem, Solution, Status
 from caql.maxq.solvers import BACKENDS, SOLVERS, make_solver
+from caql.networks import folded_value
 
 from .problems import he_layers
 
@@ -230,3 +233,33 @@ def test_exact_is_the_default_and_takes_threads() -> None:
     found = maximize(LAYERS, -1.0, 1.0, STATES, threads=2)
     assert (found.status == Status.OPTIMAL).all()
     np.testing.assert_allclose(found.values, maximize(**GOOD).values, atol=2e-4)
+
+
+def test_a_backends_name_leaves_no_backend_to_choose() -> None:
+    with pytest.raises(CaqlError, match="solver 'highs' has no setting 'backend'"):
+        make_solver("highs", backend="scip")
+    assert make_solver("mip", backend="highs") == make_solver("highs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Claiming:
+    """A search that calls a gap of one optimal."""
+
+    name: ClassVar[str] = "claiming"
+    traceable: ClassVar[bool] = True
+    accepts_rows: ClassVar[bool] = False
+    accepts_integers: ClassVar[bool] = False
+
+    def solve(self, problem: Problem, key: Any) -> Solution:
+        del key
+        rows = problem.network.first_bias.shape[0]
+        actions = jnp.zeros((rows, problem.network.action_weights.shape[0]))
+        values = folded_value(problem.network, actions)
+        return Solution(actions, values, values + 1.0, jnp.zeros(rows, jnp.int8), jnp.ones(rows, jnp.int32))
+
+
+def test_a_proof_that_does_not_hold_in_float64_is_not_called_optimal() -> None:
+    found = maximize(**{**GOOD, "solver": Claiming()}, tolerance=0.5)
+    assert found.status.tolist() == [Status.LIMIT] * 3
+    found = maximize(**{**GOOD, "solver": Claiming()}, tolerance=1.5)
+    assert found.status.tolist() == [Status.OPTIMAL] * 3

@@ -11,7 +11,7 @@ from caql.environments import make_task
 from caql.errors import CaqlError
 from caql.maxq.gradient_ascent import GradientAscent
 from caql.runs.clock import Clock
-from caql.runs.episodes import evaluate_policy
+from caql.runs.episodes import collect, evaluate_policy
 from caql.runs.training import Training
 
 TINY = RunConfig(
@@ -251,10 +251,13 @@ def test_stopping_inside_an_episode_leaves_what_came_before_as_it_was():
 
 
 def test_noise_is_drawn_afresh_after_every_block_of_it():
-    training = Training(dataclasses.replace(TINY, replay_size=600), make_task(Scripted(), None, 520))
-    training._collect()
-    actions = training.replay.data.actions[:520, 0]
-    assert len(set(actions[:256].tolist()) & set(actions[256:512].tolist())) <= 2  # both ends of the range
+    class Noise:
+        def explore(self, state, noise):
+            return noise
+
+    episode = collect(Noise(), make_task(Scripted(), None, 520), 0, np.random.default_rng(7))
+    expected = np.random.default_rng(7).standard_normal(520, np.float32)
+    np.testing.assert_array_equal(episode.transitions.actions[:, 0], expected)
 
 
 def test_training_returns_are_those_since_the_last_evaluation():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from caql.actions import ActionSet
+from caql.bounds import upper_bound
 from caql.errors import CaqlError
 from caql.maxq.mip import backends
 from caql.maxq.mip.backends import Answer
@@ -208,3 +209,10 @@ def test_it_is_a_solver_whose_settings_are_its_fields() -> None:
     assert Mip(backend="highs") == Mip(backend="highs")
     assert hash(Mip()) == hash(Mip())
     assert isinstance(problem(MIDDLING).network, FoldedNetwork)
+
+
+def test_a_worse_bound_than_the_one_at_hand_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backends.BACKENDS, "scip", lambda *_: Answer(None, 1e9, 0))
+    found = Mip("scip").solve(problem(MIDDLING))
+    at_hand = upper_bound(MIDDLING.folded, problem(MIDDLING).action_set, "backward")
+    np.testing.assert_allclose(found.upper, at_hand)

@@ -142,7 +142,11 @@ def draw_presolve(axes: Any, case: Case) -> None:
     second = case.bounds(case.low, case.high)[1]
     left = int(((second[0] < 0) & (second[1] > 0)).sum())
     axes.set(xlim=(case.low, case.high), xlabel="torque", ylabel="pre-activation")
-    title(axes, "1  Presolve", f"{crossing.sum()} of {len(bias)} neurons cross zero, and {left} of {len(second[0])} in the second layer")
+    title(
+        axes,
+        "1  Presolve",
+        f"{crossing.sum()} of {len(bias)} neurons cross zero, and {left} of {len(second[0])} in the second layer",
+    )
 
 
 def draw_node(axes: Any, case: Case, torques: Any, q: Any, parts: list[tuple[Any, Any]]) -> None:

@@ -69,8 +69,12 @@ def command_help(arguments: list[str]) -> str:
 
     printed = io.StringIO()
     plain = {"COLUMNS": WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
-    with mock.patch.dict(os.environ, plain), mock.patch.object(sys, "argv", ["caql", *arguments, "--help"]):
-        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-            main()
+    with (
+        mock.patch.dict(os.environ, plain),
+        mock.patch.object(sys, "argv", ["caql", *arguments, "--help"]),
+        contextlib.redirect_stdout(printed),
+        contextlib.suppress(SystemExit),
+    ):
+        main()
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed.getvalue())
     return "\n".join(line.rstrip() for line in text.strip().splitlines())

@@ -25,15 +25,6 @@ WITH_PYTHON = [
 WITH_SHELL = [page for page in PAGES if any(block.language == "sh" for block in blocks(page))]
 
 
-@pytest.fixture
-def as_in_a_clone(tmp_path, monkeypatch):
-    """An empty folder with the files that the pages name."""
-    for name in ("examples", "results", "docs"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def execute(page, slow):
     names = {"__name__": "__main__"}
     for number, block in enumerate(blocks(page)):

@@ -31,6 +31,8 @@ class Resources(HTMLParser):
 def test_every_page_is_in_the_navigation():
     for page in (ROOT / "docs").rglob("*.md"):
         name = str(page.relative_to(ROOT / "docs"))
+        if page.name == "summary.md":  # a part of the report beside it
+            continue
         assert f" {name}\n" in NAVIGATION, f"add {name} to the navigation in mkdocs.yml"
 
 

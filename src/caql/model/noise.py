@@ -2,7 +2,7 @@
 
 Stable-Baselines3's `NormalActionNoise` without a mean, of one size for all actions, is the agent's own noise without
 its decay, and becomes a setting of it: seeded by the run and stored with it.  Any other noise is an object that is
-called once a step; where its numbers come from is its own affair.  Noise is measured in half-widths of the action range.
+called once a step; where its numbers come from is its own affair.  Noise is measured in half-widths of the range.
 """
 
 from __future__ import annotations

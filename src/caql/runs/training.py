@@ -12,7 +12,9 @@ it has been, so an environment that fails leaves the run as it was before.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -138,6 +140,7 @@ class Training:
         Raises `Misbehaviour`, naming the step, if the environment does; the run is then as it was before the epoch
         (or before the evaluation), and another call tries again.
         """
+        self._compile_ahead()
         if self._evaluation_due():
             row = self._evaluate()
             yield Epoch(self.epoch, self.train_step, self.environment_steps, row["return"], {}, row)
@@ -150,7 +153,8 @@ class Training:
             rollout = self._collect(left)
             if rollout.stopped or (left is not None and self.environment_steps >= (environment_steps or 0)):
                 self.explorer.stop()
-            statistics = self._learn(len(rollout.transitions.rewards))
+            # Who says stop in the middle of a collecting does not want to wait for an update.
+            statistics = {} if rollout.stopped else self._learn(len(rollout.transitions.rewards))
             self.epoch += 1
             evaluation = self._evaluate() if self._evaluation_due() else None
             counters = self.epoch, self.train_step, self.environment_steps
@@ -158,6 +162,19 @@ class Training:
             yield Epoch(*counters, self._last_return, statistics, evaluation, *ended)
             if rollout.stopped:
                 return
+
+    def _compile_ahead(self) -> None:
+        """Compile a solver that has to be, beside the first episodes; who needs it sooner waits for it there."""
+        compile_now = getattr(getattr(self.config.agent, "solver", None), "compile", None)
+        if compile_now is None or self.train_step:
+            return
+
+        def compile_quietly() -> None:
+            # What goes wrong will go wrong again where the solver is used, and be told there.
+            with contextlib.suppress(Exception):
+                compile_now()
+
+        threading.Thread(target=compile_quietly, name="compile the solver").start()
 
     def evaluate(self, episodes: int, seed_index: int) -> list[float]:
         """Returns of `episodes` greedy episodes, each with a seed of its own."""
@@ -187,6 +204,9 @@ class Training:
     def restore(self, arrays: checkpoints.Arrays, meta: dict[str, Any]) -> None:
         """Undo `snapshot`; `CaqlError` for anything missing or mistyped, and then nothing has changed."""
         counters = dict.fromkeys(("epoch", "train_step", "environment_steps", "written"), int)
+        # A checkpoint of the first version has an epoch for each episode.
+        meta = {"episode": meta.get("epoch")} | meta
+        counters["episode"] = int
         checkpoints.check_meta(meta, **counters, records=list, since=list, returns=list, seconds=dict)
         for name, kind in (("records", dict), ("since", dict), ("returns", float)):
             checkpoints.check_entries(name, meta[name], kind)
@@ -205,8 +225,7 @@ class Training:
         self.epoch, self.train_step = meta["epoch"], meta["train_step"]
         self.environment_steps = meta["environment_steps"]
         self.explorer.stop()
-        # A checkpoint of the first version has an epoch for each episode.
-        self.explorer.episode = meta.get("episode", meta["epoch"])
+        self.explorer.episode = meta["episode"]
         self.explorer.said, self.explorer.expected = said, expected
 
     def _going_on(self, arrays: checkpoints.Arrays) -> tuple[list[np.ndarray], np.ndarray | None]:

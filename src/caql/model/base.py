@@ -17,6 +17,7 @@ from caql.agents.agent import Policy
 from caql.config import SEEDS, RunConfig
 from caql.environments import Task, episode_limit, known_task
 from caql.errors import CaqlError, nearest
+from caql.model.acting import Acting
 from caql.model.environment import environment_name, make_environment, normaliser, require_alike, vector_of
 from caql.model.learning import Asked, Log, learn
 from caql.model.logger import Logger
@@ -32,7 +33,7 @@ from caql.vector_environments import is_vector
 DEFAULTS = ("paper", "stable-baselines3")
 
 
-class Model(Stored):
+class Model(Acting, Stored):
     """An agent with its task; use one of the subclasses CAQL, NAF, DDPG, TD3, SAC."""
 
     agent_name: ClassVar[str]
@@ -124,7 +125,7 @@ class Model(Stored):
         self.logger_is_set = False
         self._logger = Logger()
         self.counted_from = 0
-        self._policy: tuple[int, Policy] | None = None
+        self._policy = None
         self._draws = stream(training.config.seed, Purpose.PREDICTION)
 
     def apply_noise(self) -> None:
@@ -140,11 +141,6 @@ class Model(Stored):
     def config(self) -> RunConfig:
         """All settings of the run."""
         return self.training.config
-
-    @property
-    def task(self) -> Task:
-        """The environment with its narrowed actions; of several, the first."""
-        return self.training.task
 
     @property
     def num_timesteps(self) -> int:
@@ -235,79 +231,6 @@ class Model(Stored):
         self._policy = None
         return self
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-        greedy: str = "action_function",
-    ) -> tuple[Any, None]:
-        """Actions for one observation (n,) or a batch (B, n); `greedy="solver"` asks the max-Q solver (CAQL).
-
-        Each is admissible at its observation and in the form that the environment takes: an array for a Box, a whole
-        number for a Discrete space.  Of a batch they are stacked or, for Tuple and Dict spaces, in a list.
-        deterministic: without exploration noise; the noise follows the model's seed (see `set_random_seed`).
-        Raises `CaqlError` where no action is admissible.
-        """
-        del state, episode_start
-        states = self._states(observation)
-        policy = self.greedy_policy(greedy)
-        if deterministic:
-            actions = policy.act(states)
-        else:
-            noise = self._draws.standard_normal((len(states), len(self.task.low)), np.float32)
-            actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
-        taken = self._taken(observation, actions)
-        return (taken if np.ndim(observation) > 1 else taken[0]), None
-
-    def set_random_seed(self, seed: int | None = None) -> None:
-        """Let the noise of `predict(deterministic=False)` begin again, from a seed or by default the model's own."""
-        if seed is not None and not 0 <= seed < SEEDS:
-            raise CaqlError(f"seed = {seed} must not be negative and must be less than 2^31 = {SEEDS}")
-        self._draws = stream(self.config.seed if seed is None else seed, Purpose.PREDICTION)
-
-    def _taken(self, observation: Any, actions: np.ndarray) -> Any:
-        """The actions as the environment takes them, where that is more than a box."""
-        possible = self.task.actions
-        if possible is None:
-            return actions
-        given = np.asarray(observation).reshape(len(actions), -1)
-        taken = [
-            possible.decode(possible.admissible(action, self.task.set_at(x)))
-            for x, action in zip(given, actions, strict=True)
-        ]
-        simple = not isinstance(possible.flat.space, gym.spaces.Tuple | gym.spaces.Dict)
-        return np.stack(taken) if simple else taken
-
-    @property
-    def policy(self) -> ActingPolicy:
-        """Who acts, on its own: `model.policy.predict(observation)`."""
-        return ActingPolicy(self)
-
-    def greedy_policy(self, greedy: str = "action_function") -> Policy:
-        """Who acts: the learned network on the host, or the max-Q solver."""
-        if greedy == "solver":
-            return self._solver_policy()
-        if greedy != "action_function":
-            raise CaqlError(f"greedy = {greedy!r} must be 'action_function' or 'solver'")
-        if self._policy is None or self._policy[0] != self.train_step:
-            self._policy = self.train_step, self.training.agent.policy(self.training.state, self.training.decays)
-        return self._policy[1]
-
-    def _solver_policy(self) -> Policy:
-        raise CaqlError(f"greedy = 'solver' needs CAQL; {type(self).__name__} has no max-Q solver")
-
-    def _states(self, observation: Any) -> np.ndarray:
-        states = np.asarray(observation, np.float32)
-        size = self.task.observation_size
-        states = states.reshape(-1, size) if states.ndim != 1 and states.size % size == 0 else states
-        if states.shape[-1] != size:
-            raise CaqlError(f"observation has shape {np.shape(observation)}; the task's have {size} numbers each")
-        if not np.isfinite(states).all():
-            raise CaqlError("observation holds a non-finite number; the action for it would mean nothing")
-        return np.atleast_2d(states)
-
     def get_env(self) -> Any:
         """The environment as Stable-Baselines3 gives it: a vector of one, or the vector that was given."""
         return vector_of(self.task, getattr(self.training.explorer, "envs", None))
@@ -331,20 +254,6 @@ class Model(Stored):
         require_alike(self.task, task)
         self.training.use(task, envs)
         self.made_from = env, self.made_from[1]
-
-
-class ActingPolicy:
-    """A model's policy with the call that Stable-Baselines3's have."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.observation_space, self.action_space = model.observation_space, model.action_space
-
-    def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[Any, None]:
-        """As `Model.predict`."""
-        return self.model.predict(observation, state, episode_start, deterministic)
 
 
 def _plain(action_range: Any) -> Any:

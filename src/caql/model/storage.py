@@ -103,5 +103,5 @@ def check_device(device: str) -> None:
     if wanted != here:
         raise CaqlError(
             f"device = {device!r}, but JAX computes on {here}; leave device out, and choose with the environment "
-            f"variable JAX_PLATFORMS={wanted} (for a GPU, install jax[cuda12])"
+            f"variable JAX_PLATFORMS={wanted.replace('gpu', 'cuda')} (for a GPU, install jax[cuda12])"
         )

@@ -1,6 +1,6 @@
 """The user's object, after the habits of Stable-Baselines3's users: learn, predict, save, load.
 
-What differs from that library is on the page docs/from-stable-baselines3.md.
+What differs from that library is on the page docs/tutorials/from-stable-baselines3.md.
 """
 
 from __future__ import annotations

@@ -329,7 +329,7 @@ def stored_task(task: str, place: object, trust: bool) -> str:
 
 def is_made_by_name(task: str) -> bool:
     """Whether a stored name is a task's here or a Gymnasium id, and not the class of the user's own environment."""
-    return known_task(task) is not None or ":" in task or task in gym.registry or "-v" in task
+    return known_task(task) is not None or ":" in task or task in gym.registry
 
 
 def make_task(

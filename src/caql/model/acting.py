@@ -19,8 +19,8 @@ class Acting:
     """Actions for observations."""
 
     training: Training
-    _policy: tuple[int, Policy] | None
-    """The policy on the host, and the gradient step that it is of."""
+    _policy: tuple[Any, Policy] | None
+    """The policy on the host, and the agent's state that it was made of."""
     _draws: np.random.Generator
     """The noise of predictions."""
 
@@ -85,11 +85,9 @@ class Acting:
             return self._solver_policy()
         if greedy != "action_function":
             raise CaqlError(f"greedy = {greedy!r} must be 'action_function' or 'solver'")
-        if self._policy is None or self._policy[0] != self.training.train_step:
-            self._policy = (
-                self.training.train_step,
-                self.training.agent.policy(self.training.state, self.training.decays),
-            )
+        training = self.training
+        if self._policy is None or self._policy[0] is not training.state:
+            self._policy = training.state, training.agent.policy(training.state, training.decays)
         return self._policy[1]
 
     def _solver_policy(self) -> Policy:

@@ -92,7 +92,8 @@ class Model(Acting, Stored):
         if own_noise is not None:
             settings.setdefault("exploration", own_noise)
         elif action_noise is not None and not callable(action_noise):
-            raise CaqlError(f"action_noise = {action_noise!r} must be a number, or an object that is called for noise")
+            right = "an object" if self.agent_name == "sac" else "a number, or an object"
+            raise CaqlError(f"action_noise = {action_noise!r} must be {right} that is called for noise")
         named = isinstance(env, str) and known_task(env) is not None
         kind = self.agent_name, type(self).__name__
         chosen = choose(kind, settings, policy_kwargs, named if defaults is None else defaults == "paper")

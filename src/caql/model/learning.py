@@ -91,7 +91,8 @@ def learn(model: Any, asked: Asked) -> None:
                 advance(asked.total_timesteps - (last - training.environment_steps), epoch)
                 if not callbacks.epoch(epoch):
                     break
-                callbacks.rollout(begins=True)
+                if training.environment_steps < last:
+                    callbacks.rollout(begins=True)
         callbacks.end()
     finally:
         training.watch = None

@@ -82,7 +82,7 @@ class Stored:
             raise CaqlError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         check_device(habits.pop("device", "auto"))
         for name, value in habits.items():
-            if name not in ("verbose", "tensorboard_log", "print_system_info", "force_reset", "custom_objects"):
+            if name not in ("verbose", "tensorboard_log"):
                 known = ("env", "action_set", "allow_other_bounds", "verbose", "tensorboard_log", "device")
                 raise CaqlError(f"load has no argument {name!r}; {nearest(name, known)}")
             setattr(model, name, value)

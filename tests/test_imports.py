@@ -20,7 +20,8 @@ ORDER = [
     {"config"},
     {"runs"},
     {"model"},
-    {"bench", "experiments"},
+    {"playing"},
+    {"bench", "experiments", "explore"},
     {"cli"},
 ]
 """A module or package may import from its own row and the rows above it."""

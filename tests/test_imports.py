@@ -22,6 +22,7 @@ ORDER = [
     {"model"},
     {"playing"},
     {"bench", "experiments", "explore"},
+    {"watching"},
     {"cli"},
 ]
 """A module or package may import from its own row and the rows above it."""

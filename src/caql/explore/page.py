@@ -7,7 +7,6 @@ stored.  It loads nothing: its content security policy allows no connection at a
 from __future__ import annotations
 
 import base64
-import io
 import json
 import re
 from html import escape
@@ -23,6 +22,7 @@ from caql.explore.traces import Traces
 from caql.maxq.arguments import checked_network
 from caql.networks import folded_value
 from caql.playing.episodes import Moment
+from caql.playing.strips import address
 
 SCRIPTS = ("network.js", "drawing.js", "landscape.js", "slices.js", "proof.js", "page.js")
 FRAME_WIDTH = 300
@@ -42,21 +42,10 @@ def _packed(array: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(array, "<f4").tobytes()).decode()
 
 
-def _picture(frame: Array) -> str:
-    from PIL import Image
-
-    from caql.playing.overlay import resized
-
-    file = io.BytesIO()
-    image: Image.Image = resized(frame, min(FRAME_WIDTH, frame.shape[1]))
-    image.save(file, "JPEG", quality=72, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
-
-
 def _of_moment(moment: Moment) -> dict[str, Any]:
     found: dict[str, Any] = {"step": moment.step, "total": _numbers(moment.total), "reward": _numbers(moment.reward)}
     if moment.frame is not None:
-        found["frame"] = _picture(moment.frame)
+        found["frame"] = address(moment.frame, FRAME_WIDTH)
     return found
 
 

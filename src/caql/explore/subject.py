@@ -18,6 +18,7 @@ from caql.maxq.solvers import make_solver
 from caql.model import CAQL, load_model
 from caql.network_files import read_network
 from caql.playing.episodes import Moment, episode, visible_task
+from caql.playing.strips import spread
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_ACTIONS = 40
@@ -54,11 +55,6 @@ class Choice(NamedTuple):
     frames: bool = True
     action_set: str | None = None
     trust: bool = False
-
-
-def spread(count: int, wanted: int) -> list[int]:
-    """At most `wanted` of `count` things at even distances, the first and the last among them."""
-    return np.unique(np.linspace(0, count - 1, min(count, wanted)).round().astype(int)).tolist()
 
 
 def from_run(path: Path, choice: Choice, say: Callable[[str], None]) -> Subject:

@@ -109,7 +109,7 @@ def test_the_readmes_commands_are_understood():
             made |= {str(options.out)} if options.out else set()
         elif command == "train":
             assert arguments[arguments.index("--out") + 1] in made
-        elif command in ("evaluate", "solve", "report"):
+        elif command in ("evaluate", "play", "explore", "watch", "solve", "report"):
             assert arguments[0] in made or (ROOT / arguments[0]).exists(), arguments
         elif command == "sweep":
             sweep.main(arguments)

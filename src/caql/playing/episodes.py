@@ -9,12 +9,14 @@ import contextlib
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 
 from caql.agents.agent import Policy
 from caql.agents.policies import HostNetwork
 from caql.environments import Task, make_task
 from caql.errors import CaqlError
+from caql.extras import missing
 from caql.model import CAQL, Model
 from caql.runs.streams import Purpose, reset_seed
 
@@ -63,8 +65,8 @@ def frame_rate(task: Task) -> float:
 def _frame(task: Task) -> Array:
     try:
         frame = task.render()
-    except ImportError as problem:
-        raise CaqlError(f"the frames need a library that is missing ({problem}): pip install 'caql[play]'") from problem
+    except gym.error.DependencyNotInstalled as problem:
+        raise missing("pygame", "drawing the task") from problem
     except Exception as problem:  # OpenGL fails in as many ways as there are drivers
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
         raise CaqlError(

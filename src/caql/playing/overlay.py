@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
+from caql.extras import needed_for
 from caql.playing.episodes import Moment
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 INK, FAINT, SHADE = (255, 255, 255, 255), (255, 255, 255, 150), (12, 18, 26, 170)
 CURVE = (122, 214, 190, 255)
@@ -16,11 +19,15 @@ CURVE = (122, 214, 190, 255)
 
 @cache
 def _font(size: int) -> Any:
+    from PIL import ImageFont
+
     return ImageFont.load_default(size)
 
 
 def resized(frame: np.ndarray, width: int | None) -> Image.Image:
     """The frame as an image, of another width if one is given, its sides even as video codecs want them."""
+    with needed_for("a picture"):
+        from PIL import Image
     image = Image.fromarray(frame)
     wide = width or image.width
     size = max(2, wide // 2 * 2), max(2, round(image.height * wide / image.width) // 2 * 2)
@@ -32,6 +39,8 @@ def write_numbers(image: Image.Image, moment: Moment, worth: list[float]) -> Ima
 
     worth: Q of each step up to this one; empty for agents without a Q to show.
     """
+    from PIL import Image, ImageDraw
+
     size = max(9, image.height // 22)
     tall, margin = round(2.1 * size), round(0.7 * size)
     layer = Image.new("RGBA", image.size, (0, 0, 0, 0))

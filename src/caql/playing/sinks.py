@@ -12,11 +12,13 @@ import time
 import warnings
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from caql.errors import CaqlError
+from caql.extras import needed_for
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FASTEST = {".gif": 25.0, ".mp4": 60.0}
 """Frames a second: more of them make a file larger and nothing smoother; browsers play no GIF much faster."""
@@ -39,14 +41,6 @@ class Sink(Protocol):
     def show(self, image: Image.Image, rate: float) -> bool:
         """Take one image, of a film with `rate` images a second; False if no more are wanted."""
         ...
-
-
-def _needed(module: str, what: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as problem:
-        package = {"imageio_ffmpeg": "imageio-ffmpeg", "pygame": "pygame-ce"}[module]
-        raise CaqlError(f"{what} needs {package}: pip install 'caql[play]', or pip install {package}") from problem
 
 
 class _File:
@@ -96,6 +90,8 @@ class GifFile(_File):
         return True
 
     def _choose(self) -> None:
+        from PIL import Image
+
         wide, tall = self.first[0].size
         together = Image.new("RGB", (wide, tall * len(self.first)))
         for index, image in enumerate(self.first):
@@ -105,6 +101,8 @@ class GifFile(_File):
             self._add(image)
 
     def _add(self, image: Image.Image) -> None:
+        from PIL import Image
+
         self.images.append(image.quantize(palette=self.palette, dither=Image.Dither.NONE))
 
     def finish(self) -> None:
@@ -121,7 +119,8 @@ class Mp4File(_File):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.ffmpeg = _needed("imageio_ffmpeg", f"--video {path}")
+        with needed_for(f"--video {path}"):
+            self.ffmpeg: Any = importlib.import_module("imageio_ffmpeg")
         self.writer: Any = None
 
     def show(self, image: Image.Image, rate: float) -> bool:
@@ -147,7 +146,9 @@ class Window:
     fastest = 60.0
 
     def __init__(self, title: str) -> None:
-        self.pygame, self.title = _needed("pygame", "a window"), title
+        with needed_for("a window"):
+            self.pygame: Any = importlib.import_module("pygame")
+        self.title = title
         self.surface: Any = None
         self.due = 0.0
 

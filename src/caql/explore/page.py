@@ -72,7 +72,14 @@ def _state(subject: Subject, traces: Traces, index: int) -> dict[str, Any]:
 
 
 def _first(subject: Subject, traces: Traces) -> int:
-    """The state that is shown first: where an ascent ends furthest below the maximum, or else the longest search."""
+    """The state that is shown first.
+
+    Of an action set, where it leaves the least room; else where an ascent ends furthest below the maximum, or, if all
+    of them reach it, where the search is the longest.
+    """
+    if not subject.sets.is_box:
+        room = [np.ptp(spans(subject.sets[index], best), axis=1).sum() for index, best in enumerate(traces.best)]
+        return int(np.argmin(room))
     if traces.ascents is not None:
         network: Any = checked_network(subject.layers, subject.states)
         ends = folded_value(network, traces.ascents[:, :, -1].transpose(1, 0, 2))

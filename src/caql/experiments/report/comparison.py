@@ -80,13 +80,15 @@ def _named(members: dict[str, list[Run]]) -> list[tuple[str, list[Run]]]:
 def curves(found: Sequence[Group]) -> list[Block]:
     """One panel per task."""
     by_task: dict[str, list[Line]] = defaultdict(list)
+    # One name, one colour, in all panels.
+    colours = {name: index % len(COLOURS) for index, name in enumerate(dict.fromkeys(group.name for group in found))}
     for group in found:
         lines = by_task[group.task]
         steps, mean, std = band([run.curve for run in group.runs])
         if len(steps) and len(lines) < MOST_LINES:
             spread = std if len(group.runs) > 1 else None
             axes = other_axes(group.runs, steps)
-            lines.append(Line(group.name, len(lines) % len(COLOURS), steps, mean, spread, axes, WINDOW))
+            lines.append(Line(group.name, colours[group.name], steps, mean, spread, axes, WINDOW))
     drawn = [Panel(task, lines) for task, lines in by_task.items() if lines]
     if not drawn:
         return []

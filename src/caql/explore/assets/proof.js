@@ -10,7 +10,10 @@ const Proof = (() => {
   const heights = (stages, value, lost) => {
     const searched = stages.filter((stage) => stage[1] !== null);
     const low = Math.min(value, ...lost, ...searched.map((stage) => stage[1]));
-    const first = searched[0][2] - value, reach = Math.max(first, 0.25 * (value - low), 0.002 * Math.abs(value), 1e-4);
+    /* A search that is done at its first node leaves only the bound before it to look at. */
+    const before = stages.filter((stage) => stage[1] === null).map((stage) => stage[2]), known = searched[0][2] - value;
+    const first = known > 1e-5 * Math.max(1, Math.abs(value)) || !before.length ? known : Math.min(...before) - value;
+    const reach = Math.max(first, 0.25 * (value - low), 0.002 * Math.abs(value), 1e-4);
     return [low - 0.18 * (reach + value - low), value + 1.35 * reach + 0.1 * (value - low)];
   };
 
@@ -25,9 +28,9 @@ const Proof = (() => {
       drawing.append(el("path", { class: "rule", d: `M${box.left} ${y(t)}H${box.right}` }),
         el("text", { x: box.left - 7, y: y(t) + 4, "text-anchor": "end" }, text));
     }
-    const every = Math.ceil(stages.length / (width / 62));
+    const every = Math.ceil(stages.length / (width / 66)), last = stages.length - 1;
     stages.forEach(([name], k) => {
-      if (k % every && k !== stages.length - 1) return;
+      if (k !== last && (k % every || last - k < every)) return;
       const words = name.split(" ");
       drawing.append(el("text", { x: x(k), y: box.bottom + 17, "text-anchor": "middle" }, words[0]),
         el("text", { x: x(k), y: box.bottom + 31, "text-anchor": "middle" }, words[1]));
@@ -56,8 +59,8 @@ const Proof = (() => {
     if (past.length) drawing.append(el("path", { class: "worth", d: polyline(past) }));
     upper.forEach(([px, py], k) => {
       const clipped = py < box.top - 6, shown = k <= stage ? "" : "to-come";
-      if (clipped) drawing.append(el("text", { class: `on-bound ${shown}`, x: px, y: box.top - 9, "text-anchor": "middle" }, `▲ ${number(stages[k][2], 1)}`));
-      else drawing.append(el("circle", { class: `dot bound ${shown}`, cx: px, cy: py, r: k === stage ? 6 : 4 }));
+      if (clipped && (k === 0 || px - upper[0][0] > 56)) drawing.append(el("text", { class: `on-bound ${shown}`, x: px, y: box.top - 9, "text-anchor": "middle" }, `▲ ${number(stages[k][2], 1)}`));
+      if (!clipped) drawing.append(el("circle", { class: `dot bound ${shown}`, cx: px, cy: py, r: k === stage ? 6 : 4 }));
     });
     worth.forEach(([px, py], k) => {
       drawing.append(el("circle", { class: `dot worth ${k + from <= stage ? "" : "to-come"}`, cx: px, cy: py, r: k + from === stage ? 6 : 4 }));

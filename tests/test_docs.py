@@ -183,3 +183,29 @@ def test_the_tables_of_action_sets_are_complete():
         flags = solver_class(name).accepts_rows, solver_class(name).accepts_integers, proves(name)
         row = " | ".join("yes" if flag else "no" for flag in flags)
         assert f"| `{name}` | {row} |" in text
+
+
+def test_the_commands_that_show_runs_are_understood():
+    import tyro
+
+    from caql.cli import explore, play, report, watch
+    from caql.cli.train import parse
+
+    options = {"explore": explore.Explore, "play": play.Play, "report": report.Report, "watch": watch.Arguments}
+    text = (ROOT / "docs" / "how-to" / "looking.md").read_text()
+    seen = set()
+    for line in re.findall(r"^    caql (.+)$", text, re.M):
+        command, *arguments = shlex.split(line)
+        if command == "train":
+            parse(arguments)
+        else:
+            found = tyro.cli(options[command], args=arguments)
+            first = getattr(found, next(iter(vars(found))))
+            for path in first if isinstance(first, tuple) else (first,):
+                assert str(path).startswith("runs/") or (ROOT / path).exists(), line
+            seen.add(command)
+    assert seen == set(options)
+    for option in re.findall(r"`(--[a-z-]+)", text):
+        name = option.removeprefix("--no-").removeprefix("--").replace("-", "_")
+        known = [field for each in options.values() for field in each.__dataclass_fields__]
+        assert name in (*known, "logdir"), option

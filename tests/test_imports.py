@@ -32,7 +32,9 @@ ORDER = [
     {"config"},
     {"runs"},
     {"model"},
-    {"bench", "experiments"},
+    {"playing"},
+    {"bench", "experiments", "explore"},
+    {"watching"},
     {"cli"},
     {"__main__"},
 ]

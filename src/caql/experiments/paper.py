@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Benchmark = tuple[str, float]
-"""A task's name and its action range r."""
+Benchmark = tuple[str, float | None]
+"""A task's name and its action range r; None for the task's own actions, which none of the paper's has."""
 
 
 class Figure(NamedTuple):

@@ -119,6 +119,7 @@ class Training:
             "seconds": self.clock.seconds,
             "since": self._since,
             "returns": self._returns,
+            "counted": {} if self.task.actions is None else dict(self.task.actions.counted),
         }
         return arrays, meta
 
@@ -131,6 +132,9 @@ class Training:
         checkpoints.check_entries("seconds", meta["seconds"].values(), float | int)
         for row in meta["records"]:
             checkpoints.check_meta(row, train_step=int)
+        counted = meta.get("counted", {})  # older checkpoints have none
+        checkpoints.check_meta({"counted": counted}, counted=dict)
+        checkpoints.check_meta(counted, **dict.fromkeys(counted, int))
         for statistics in meta["since"]:
             checkpoints.check_entries("since", statistics.values(), float)
         names = {name: f"replay.{name}" for name in self.replay.columns}
@@ -141,6 +145,8 @@ class Training:
         self.records, self._since, self._returns = (list(meta[name]) for name in ("records", "since", "returns"))
         self.epoch, self.train_step = meta["epoch"], meta["train_step"]
         self.environment_steps = meta["environment_steps"]
+        if self.task.actions is not None:
+            self.task.actions.counted |= {name: counted[name] for name in self.task.actions.counted if name in counted}
 
     def _collect(self, most: int | None = None) -> Episode:
         """One exploring episode, of at most so many steps, into the replay buffer."""
@@ -206,6 +212,7 @@ class Training:
             "returns": returns,
             "training_return": float(np.mean(self._returns)) if self._returns else None,
             **means,
+            **({} if self.task.actions is None else self.task.actions.take_counted()),
             "seconds": {part: round(seconds, 3) for part, seconds in self.clock.seconds.items()},
         }
         self._since, self._returns = [], []

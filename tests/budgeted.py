@@ -126,7 +126,7 @@ class EveryKind(gym.Env):
     def step(self, action):
         assert action.dtype == self.dtype
         a, x = action.astype(np.float64), self.x.astype(np.float64)
-        rounding = 8 * float(np.finfo(self.dtype).eps)
+        rounding = max(8 * float(np.finfo(self.dtype).eps), 1e-11)  # of the dtype, or of the host's float64 solver
         broken = {
             "equality": abs(a[0] + a[1] - x[0]) > rounding,
             "off or between": not (a[2] == 0 or 0.5 <= a[2] <= 2),

@@ -10,7 +10,7 @@ from caql import run_ids
 from caql.agents import agent_config
 from caql.config import from_json, to_json
 from caql.errors import CaqlError
-from caql.experiments import methods, specs
+from caql.experiments import methods
 from caql.experiments.methods import chosen, grid, lay_over
 from caql.experiments.report import tables
 from caql.experiments.report.tables import identity, variant

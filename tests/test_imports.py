@@ -1,4 +1,4 @@
-"""The rules of docs/architecture.md about who may know whom."""
+"""The rules of docs/explanation/architecture.md about who may know whom."""
 
 import ast
 import subprocess
@@ -8,10 +8,21 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
-    {"errors"},
+    {"errors", "extras"},
     {"run_ids"},
     {"networks", "actions"},
-    {"bounds", "optimisers", "replay", "action_ranges", "action_sets", "answers", "tasks", "losses", "network_files"},
+    {
+        "bounds",
+        "ensembles",
+        "optimisers",
+        "replay",
+        "action_ranges",
+        "action_sets",
+        "answers",
+        "tasks",
+        "losses",
+        "network_files",
+    },
     {"task_actions", "task_names"},
     {"environments"},
     {"maxq"},

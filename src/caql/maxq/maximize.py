@@ -1,6 +1,9 @@
-"""The engine on its own: the maximum of any ReLU network of one output over a set of actions, by any of the solvers.
+"""The engine on its own: the maximum of a network over a set of actions, by any of the solvers.
 
     solution = maximize([(W0, b0), (W1, b1), (W2, b2)], low=-1, high=1, states=x)
+
+Layers `(W, b)` with ReLU between go to the solver as they are; any other network (`graphs.Network`) is lowered to such
+layers first (`objectives`).
 
 Everything a user can get wrong is checked first, once (`arguments`): the solvers behind trust their problem.
 """
@@ -11,7 +14,7 @@ import functools
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -19,10 +22,15 @@ from numpy.typing import ArrayLike
 
 from caql.actions import ActionSet
 from caql.errors import CaqlWarning
+from caql.graphs import Network
+from caql.graphs.chain import network_of_layers
+from caql.graphs.objective import Objective
 from caql.maxq.arguments import (
     checked_box,
+    checked_layers,
     checked_network,
     checked_rows,
+    checked_states,
     checked_tolerance,
     chosen_solver,
     one_row_each,
@@ -30,15 +38,21 @@ from caql.maxq.arguments import (
 from caql.maxq.exact.solver import Exact
 from caql.maxq.host import brought_inside, is_proved
 from caql.maxq.interrupts import Interrupted
-from caql.maxq.problem import Problem, Solution, Solver, Status
+from caql.maxq.objectives import Question, solve_objective
+from caql.maxq.problem import Minimum, Problem, Solution, Solver, Status
 from caql.networks import FoldedNetwork, folded_value
 
 Rows = tuple[ArrayLike, ArrayLike]
 """A matrix and its right-hand side."""
 
 
+@overload
+def maximize(*arguments: Any, minimize: Literal[True], **settings: Any) -> Minimum: ...
+
+
+@overload
 def maximize(
-    layers: Sequence[tuple[ArrayLike, ArrayLike]],
+    layers: Sequence[tuple[ArrayLike, ArrayLike]] | Network,
     low: ArrayLike,
     high: ArrayLike,
     states: ArrayLike | None = None,
@@ -53,13 +67,37 @@ def maximize(
     rows: Rows | None = None,
     equalities: Rows | None = None,
     integer: ArrayLike = (),
-) -> Solution:
+    output: int | str | ArrayLike | None = None,
+    minimize: Literal[False] = False,
+) -> Solution: ...
+
+
+def maximize(
+    layers: Sequence[tuple[ArrayLike, ArrayLike]] | Network,
+    low: ArrayLike,
+    high: ArrayLike,
+    states: ArrayLike | None = None,
+    solver: str | Solver = "exact",
+    tolerance: ArrayLike = 1e-4,
+    warm_start: ArrayLike | None = None,
+    threads: int | None = None,
+    relative_tolerance: ArrayLike = 0.0,
+    *,
+    time_limit: float | None = None,
+    node_limit: int | None = None,
+    rows: Rows | None = None,
+    equalities: Rows | None = None,
+    integer: ArrayLike = (),
+    output: int | str | ArrayLike | None = None,
+    minimize: bool = False,
+) -> Solution | Minimum:
     """max over the admissible actions of the network's output, for every state at once.
 
     The actions a are those with low <= a <= high, C a <= d for rows = (C, d), E a = f for equalities = (E, f), and
     whole numbers at the indices `integer`.
 
-    layers: `(W, b)` pairs, W of shape (inputs, outputs), ReLU between, a linear output of one unit.
+    layers: `(W, b)` pairs, W of shape (inputs, outputs), ReLU between, a linear output; or a network, as
+        `caql.network` and `caql.network_files.read_network` make them.
     low, high: the bounds of the actions: one number, one per dimension, or one row per state.
     states: (n,) or (B, n); they are the network's first n inputs and the action the rest.  Without states
         the action is all of the input and the solution has one row.
@@ -72,6 +110,8 @@ def maximize(
     time_limit, node_limit: seconds and nodes for one state, where the solver has such a limit.
     rows, equalities: matrices (m, d) or (B, m, d) with right-hand sides (m,) or (B, m).
     integer: indices of the actions that are whole numbers, at every state the same.
+    output: which output is meant, if there are several: its index, its name, or weights over all of them.
+    minimize: seek the least output instead; the answer is then a `Minimum`, whose proof is `values - lower`.
 
     Returns a `Solution` of float64 NumPy arrays, one row per state; nothing is computed in float32 but by ga and cem.
     Its actions are admissible wherever some action is; where none is, the status is `Status.INFEASIBLE`.
@@ -81,9 +121,19 @@ def maximize(
     `solution` is the best known so far, within about a second.
     """
     chosen = chosen_solver(solver, {"threads": threads, "time_limit": time_limit, "node_limit": node_limit})
-    network = checked_network(layers, states)
-    count, d = len(network.first_bias), len(network.action_weights)
+    if not isinstance(layers, Network) and output is None and not minimize:
+        network: FoldedNetwork | Objective = checked_network(layers, states)
+        count, d = len(network.first_bias), len(network.action_weights)
+    else:
+        whole = layers if isinstance(layers, Network) else network_of_layers(checked_layers(layers))
+        network = Objective.of(whole, output, minimize)
+        count, d = len(checked_states(states)), whole.sizes(checked_states(states).shape[1])[1]
     action_set = checked_rows(checked_box(low, high, count, d), rows, equalities, integer, count)
+    if isinstance(network, Objective):
+        solution = maximize_objective(
+            network, checked_states(states), action_set, chosen, tolerance, warm_start, relative_tolerance
+        )
+        return Minimum.of_negative(solution) if minimize else solution
     return maximize_over(network, action_set, chosen, tolerance, warm_start, relative_tolerance)
 
 
@@ -106,6 +156,31 @@ def maximize_over(
         chosen.compile()  # so that the time below is the search's
     began = time.perf_counter()
     solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
+    _warn(chosen, action_set, solution, time.perf_counter() - began)
+    return solution
+
+
+def maximize_objective(
+    objective: Objective,
+    states: Any,
+    action_set: ActionSet,
+    chosen: Solver,
+    tolerance: ArrayLike,
+    warm_start: ArrayLike | None = None,
+    relative_tolerance: ArrayLike = 0.0,
+) -> Solution:
+    """`maximize` for an objective of a graph at (B, n) states in float64, with a solver object."""
+    count, d = len(states), action_set.size
+    guesses = None if warm_start is None else one_row_each("warm_start", warm_start, count, d)
+    gaps = [
+        checked_tolerance(name, gap, count)
+        for name, gap in (("tolerance", tolerance), ("relative_tolerance", relative_tolerance))
+    ]
+    if isinstance(chosen, Exact):
+        chosen.compile()
+    began = time.perf_counter()
+    question = Question(objective, states, action_set, guesses, *gaps)
+    solution = solve_objective(question, functools.partial(_answer, chosen), chosen)
     _warn(chosen, action_set, solution, time.perf_counter() - began)
     return solution
 

@@ -4,7 +4,9 @@ A continuous piecewise-linear function of one variable is
 
     f(x) = offset + slope x + sum over k of jump_k [x - at_k]+,
 
-one ReLU for each kink: leaky(x) = alpha x + (1 - alpha) [x]+, |x| = 2 [x]+ - x, clip(x) = low + [x - low]+ - [x - high]+.
+one ReLU for each kink:
+
+    leaky(x) = alpha x + (1 - alpha) [x]+,    |x| = 2 [x]+ - x,    clip(x) = low + [x - low]+ - [x - high]+.
 
 A smooth function is described by the largest |f''|; `tangents` makes a proved straight approximation of that.
 """
@@ -163,7 +165,8 @@ class Elu(Smooth):
         return np.where(values[0] > 0.0, values[0], np.expm1(np.minimum(values[0], 0.0)))
 
 
-def _erf(values: Array) -> Array:
+def erf(values: Array) -> Array:
+    """The error function, entry by entry."""
     return np.vectorize(math.erf, otypes=[np.float64])(values) if values.size else values
 
 
@@ -174,7 +177,7 @@ class Gelu(Smooth):
     curvature = 0.797884560802865355880
 
     def evaluate(self, *values: Array) -> Array:
-        return 0.5 * values[0] * (1.0 + _erf(values[0] / math.sqrt(2.0)))
+        return 0.5 * values[0] * (1.0 + erf(values[0] / math.sqrt(2.0)))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from caql.graphs.activations import Activation, Relu
 from caql.graphs.builder import Builder
 from caql.graphs.graph import Network, Port
@@ -34,7 +32,4 @@ def dense_chain(builder: Builder, value: int, layers: Sequence[tuple[Array, Arra
 
 def layers_of_network(network: Network) -> list[tuple[Array, Array]]:
     """The layers of a network that is such a chain with ReLU; `CaqlError` if it is another."""
-    parts = [plain_layers(Objective.of(network, k)) for k in range(sum(map(network.size, network.outputs)))]
-    *hidden, _ = parts[0]
-    last = np.concatenate([part[-1][0] for part in parts], axis=1), np.concatenate([part[-1][1] for part in parts])
-    return [*hidden, last]
+    return plain_layers(Objective.all_of(network))

@@ -18,7 +18,6 @@ from caql.actions import ActionSet
 from caql.bounds import Bounds, Method, following_bounds
 from caql.errors import CaqlError
 from caql.graphs.expressions import Expression, StatesDiffer, exact
-from caql.graphs.graph import LARGEST
 from caql.graphs.operations import Array
 from caql.networks import FoldedNetwork
 
@@ -36,7 +35,6 @@ class HiddenLayers:
         self.action_set, self.d, self.method = action_set, d, method
         self.layers: list[tuple[Array, Array]] = []
         self.bounds: Bounds = []
-        self.entries = 0
         if action_set is None:
             self.largest = np.zeros(d)
         else:
@@ -46,16 +44,10 @@ class HiddenLayers:
     def actions(self, bias: Array, positions: Array) -> Expression:
         """An input (B or 1, *shape) whose entry i is action `positions[i]`, or the bias's where that is negative."""
         size = math.prod(bias.shape[1:])
-        self._count(self.d * size)
         coefficients = np.zeros((self.d, size))
         at = np.flatnonzero(positions.ravel() >= 0)
         coefficients[positions.ravel()[at], at] = 1.0
         return exact(bias, coefficients.reshape(self.d, *bias.shape[1:]), self.largest)
-
-    def _count(self, entries: int) -> None:
-        self.entries += entries
-        if self.entries > LARGEST:
-            raise CaqlError(f"the network's layers hold more than {LARGEST} numbers")
 
     def range_of(self, weights: Array, bias: Array) -> tuple[Array, Array]:
         """Bounds of units @ weights + bias over the action set, (B, m) each."""
@@ -87,7 +79,6 @@ class HiddenLayers:
         """
         if self.layers and len(bias) > 1:
             raise StatesDiffer
-        self._count(weights.size)
         shift = np.zeros(weights.shape[1])
         if self.action_set is None:
             if carried.any():

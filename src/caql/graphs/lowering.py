@@ -21,7 +21,7 @@ from caql.actions import ActionSet
 from caql.errors import CaqlError
 from caql.graphs.activations import PiecewiseLinear, Smooth
 from caql.graphs.expressions import Expression, StatesDiffer, apply, straightened
-from caql.graphs.graph import Graph, Node
+from caql.graphs.graph import LARGEST, Graph, Node
 from caql.graphs.layers import HiddenLayers
 from caql.graphs.objective import Objective
 from caql.graphs.operations import Array, Linear, Maximum
@@ -69,14 +69,14 @@ def require_lowerable(graph: Graph, plan: Schedule) -> None:
             continue
         if not isinstance(operation, Linear):
             raise CaqlError(
-                f"{what} depends on the action and {operation.name} is not piecewise linear; after the action may stand "
-                f"{SUPPORTED}"
+                f"{what} depends on the action and {operation.name} is not piecewise linear; after the action may "
+                f"stand {SUPPORTED}"
             )
         moving = [each in plan.depth for each in node.operands]
         if not operation.additive and len(moving) == 2 and (all(moving) or (operation.name == "Divide" and moving[1])):
             raise CaqlError(
-                f"{what}: both operands of {operation.name} depend on the action, which is not piecewise linear; one of "
-                "them (of a division the second) must be constant or depend on the state alone"
+                f"{what}: both operands of {operation.name} depend on the action, which is not piecewise linear; one "
+                "of them (of a division the second) must be constant or depend on the state alone"
             )
 
 
@@ -89,6 +89,8 @@ class _Lowering:
         d = network.sizes(count)[1]
         self.plan = schedule(objective, count)
         require_lowerable(self.graph, self.plan)
+        if self.plan.entries(self.graph, d) > LARGEST:
+            raise CaqlError(f"the network's layers hold more than {LARGEST} numbers, which is too many to be lowered")
         smooth = any(isinstance(self.graph.nodes[index].operation, Smooth) for index in self.plan.depth)
         if smooth and action_set is None:
             raise CaqlError("the network has smooth activations: it is not a plain chain of layers with ReLU between")
@@ -127,10 +129,10 @@ class _Lowering:
         """Layer by layer: units, then what is linear in them."""
         target = self.objective.node
         if target not in self.plan.depth:
-            value: Any = self.fixed[target].reshape(-1, 1)
-            rows = len(next(iter(self.inputs.values()))[0])
-            value = np.broadcast_to(value, (max(rows, len(value)), 1))
-            nothing: Any = np.zeros((self.layers.d, 1))
+            value: Any = self.fixed[target].reshape(len(self.fixed[target]), -1)
+            rows = max(len(bias) for bias, _ in self.inputs.values())
+            value = np.broadcast_to(value, (max(rows, len(value)), value.shape[1]))
+            nothing: Any = np.zeros((self.layers.d, value.shape[1]))
             return Lowered(FoldedNetwork(value, nothing, ()), 0.0)
         for layer, wanted in enumerate(self.plan.wanted):
             made = self._make(layer, wanted) if layer else {}

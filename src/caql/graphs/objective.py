@@ -41,6 +41,13 @@ class Objective:
         alone = len(factor) == 1
         return cls(network, graph, graph.reshape(joined, ()) if alone else graph.add(SumLast(), joined))
 
+    @classmethod
+    def all_of(cls, network: Network) -> Objective:
+        """All outputs, as one vector instead of one number."""
+        graph = Builder(nodes=list(network.graph.nodes), entries=network.graph.entries)
+        flat = [graph.reshape(port.node, (network.size(port),)) for port in network.outputs]
+        return cls(network, graph, graph.concat(flat, 0))
+
     def values(self, states: Array, actions: Array) -> Array:
         """The objective at (B, n) states and (B, d) actions -> (B,)."""
         (found,) = self.graph.evaluate(self.network.given(states, actions), [self.node])

@@ -156,7 +156,7 @@ class Concat(Linear):
         if not 0 <= axis < rank or len(rest) != 1 or any(len(shape) != rank for shape in shapes):
             raise CaqlError(f"Concat along axis {axis} has operands of shapes {', '.join(map(str, shapes))}")
         first = shapes[0]
-        return first[:axis] + (sum(shape[axis] for shape in shapes),) + first[axis + 1 :]
+        return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
     def evaluate(self, *values: Array) -> Array:
         samples = max(len(value) for value in values)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from caql.graphs.activations import PiecewiseLinear, Smooth
-from caql.graphs.graph import Node
+from caql.graphs.graph import Graph, Node
 from caql.graphs.objective import Objective
 from caql.graphs.operations import Array, Linear, Maximum, Opaque
 
@@ -33,9 +33,21 @@ class Schedule:
     wanted: list[list[int]]
     carried: set[tuple[int, int]]
 
-    @property
-    def moving(self) -> list[int]:
-        return sorted(self.depth)
+    def entries(self, graph: Graph, d: int) -> int:
+        """How many coefficients all expressions have together, known before any of them is made."""
+        total, units = 0, d
+        for layer, wanted in enumerate(self.wanted):
+            if layer:
+                units = sum(self._units(graph.nodes[index], (index, layer)) for index in wanted)
+            total += units * sum(graph.nodes[index].size for index in wanted)
+        return total
+
+    def _units(self, node: Node, place: tuple[int, int]) -> int:
+        if place in self.carried:
+            return node.size
+        if isinstance(node.operation, PiecewiseLinear):
+            return node.size * (len(node.operation.kinks().kinks) + 1)
+        return 2 * node.size if isinstance(node.operation, Maximum) else 0
 
 
 def makes_units(node: Node) -> bool:

@@ -1,6 +1,6 @@
 """The ReLUs that a value is made of, written on one layer and read on the next.
 
-An activation offset + slope x + sum of jump [x - at]+ needs a unit for each kink and, if its slope is not zero, x itself
+An activation offset + slope x + sum of jump [x - at]+ needs a unit for each kink and, unless its slope is zero, x
 carried; max(x, y) = y + [x - y]+ needs one unit and y carried.  What an expression leaves out (`spread`) passes through
 a ReLU unchanged where that is surely active, vanishes where it is surely inactive, and is an error of the same size
 otherwise.
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caql.errors import CaqlError
 from caql.graphs.activations import PiecewiseLinear
 from caql.graphs.expressions import Expression, apply, gamma
-from caql.graphs.graph import LARGEST, Node
+from caql.graphs.graph import Node
 from caql.graphs.layers import HiddenLayers
 from caql.graphs.operations import Add, Array, Maximum, Multiply
 
@@ -84,9 +83,6 @@ def make_layer(layers: HiddenLayers, blocks: list[Block]) -> list[Expression]:
     """Append one layer with the units of all blocks; what each block is on that layer."""
     rows = [block.x.rows() for block in blocks]
     states = max(len(bias) for _, bias in rows)
-    total = sum(bias.shape[1] for _, bias in rows)
-    if total * max(len(layers.largest), 1) > LARGEST:
-        raise CaqlError(f"a layer of {total} units on {len(layers.largest)} is too large to be lowered")
     weights = np.concatenate([each for each, _ in rows], axis=1)
     shifted = []
     for block, (_, bias) in zip(blocks, rows, strict=True):
@@ -107,8 +103,6 @@ def _read(block: Block, part: slice, shift: Array, reach: tuple[Array, Array], l
     """A block's expression in the units of the layer that it has become part of."""
     x, shape = block.x, block.x.shape
     count = part.stop - part.start
-    if len(largest) * count > LARGEST:
-        raise CaqlError(f"a value of {count} entries on a layer of {len(largest)} units is too large to be lowered")
     coefficients = np.zeros((len(largest), count))
     coefficients[np.arange(part.start, part.stop), np.arange(count)] = 1.0
     coefficients = coefficients.reshape(-1, *shape)

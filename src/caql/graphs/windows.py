@@ -59,7 +59,7 @@ class Windows(NamedTuple):
 
 
 def _gathered(builder: Builder, sides: Shape, windows: Windows) -> tuple[NDArray[np.intp], NDArray[np.bool_], Shape]:
-    """Flat positions over the spatial axes, (windows, kernel entries), whether each is inside, and the result's sides."""
+    """Flat positions over the spatial axes, (windows, kernel entries), which of them are inside, the result's sides."""
     positions = windows.positions(sides, builder.label)
     result = tuple(len(each) for each in positions)
     if math.prod(result) * math.prod(windows.kernel) + builder.entries > LARGEST:

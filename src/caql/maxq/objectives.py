@@ -69,8 +69,7 @@ def solve_objective(question: Question, ask: Ask, solver: Solver) -> Solution:
     """
     found: list[Solution] = []
     try:
-        for part in _parts(question, ask, solver):
-            found.append(part)
+        found.extend(_parts(question, ask, solver))
     except Interrupted as interruption:
         found.append(interruption.solution)
         done = sum(len(each.values) for each in found)

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from caql.graphs.operations import Array, Shape
+from caql.graphs.operations import Array, Operation, Shape
 
 Number = Any
 """A number, or an array with the value's shape (or one that broadcasts to it)."""
@@ -39,12 +39,8 @@ class Kinks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Activation:
+class Activation(Operation):
     """An element-wise function; a subclass gives `evaluate`, and `kinks` or `curvature`."""
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
 
     def shape(self, *shapes: Shape) -> Shape:
         return shapes[0]
@@ -117,16 +113,14 @@ class Clip(PiecewiseLinear):
 class Smooth(Activation):
     """A differentiable activation whose derivative has the Lipschitz constant `curvature`."""
 
-    @property
-    def curvature(self) -> float:
-        raise NotImplementedError
+    curvature: ClassVar[float]
 
 
 @dataclass(frozen=True)
 class Tanh(Smooth):
     """tanh x; |f''| is largest, 4 / (3 sqrt 3), where tanh x = 1 / sqrt 3."""
 
-    curvature = 0.769800358919501193455
+    curvature: ClassVar[float] = 0.769800358919501193455
 
     def evaluate(self, *values: Array) -> Array:
         return np.tanh(values[0])
@@ -136,7 +130,7 @@ class Tanh(Smooth):
 class Sigmoid(Smooth):
     """1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2; |f''| is at most 1 / (6 sqrt 3)."""
 
-    curvature = 0.0962250448649376491819
+    curvature: ClassVar[float] = 0.0962250448649376491819
 
     def evaluate(self, *values: Array) -> Array:
         return 0.5 + 0.5 * np.tanh(0.5 * values[0])
@@ -146,7 +140,7 @@ class Sigmoid(Smooth):
 class Softplus(Smooth):
     """log(1 + exp(x)); f'' = sigmoid (1 - sigmoid) is at most 1/4."""
 
-    curvature = 0.25
+    curvature: ClassVar[float] = 0.25
 
     def evaluate(self, *values: Array) -> Array:
         return np.logaddexp(values[0], 0.0)
@@ -159,7 +153,7 @@ class Elu(Smooth):
     With another alpha it has a kink at 0: alpha elu(x) + (1 - alpha) [x]+.
     """
 
-    curvature = 1.0
+    curvature: ClassVar[float] = 1.0
 
     def evaluate(self, *values: Array) -> Array:
         return np.where(values[0] > 0.0, values[0], np.expm1(np.minimum(values[0], 0.0)))
@@ -174,7 +168,7 @@ def erf(values: Array) -> Array:
 class Gelu(Smooth):
     """x Phi(x), Phi the normal distribution function; f'' = phi(x) (2 - x^2) is at most 2 phi(0)."""
 
-    curvature = 0.797884560802865355880
+    curvature: ClassVar[float] = 0.797884560802865355880
 
     def evaluate(self, *values: Array) -> Array:
         return 0.5 * values[0] * (1.0 + erf(values[0] / math.sqrt(2.0)))
@@ -187,7 +181,7 @@ class GeluTanh(Smooth):
     f'' is k at 0, its largest value to four digits; it is bounded with room to spare.
     """
 
-    curvature = 0.85
+    curvature: ClassVar[float] = 0.85
 
     def evaluate(self, *values: Array) -> Array:
         x = values[0]
@@ -198,7 +192,7 @@ class GeluTanh(Smooth):
 class Silu(Smooth):
     """x sigmoid(x); |f''| is largest at 0, where it is 1/2."""
 
-    curvature = 0.5
+    curvature: ClassVar[float] = 0.5
 
     def evaluate(self, *values: Array) -> Array:
         return values[0] * (0.5 + 0.5 * np.tanh(0.5 * values[0]))

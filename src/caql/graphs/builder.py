@@ -130,10 +130,10 @@ class Builder(Graph):
         indices = np.pad(np.arange(size, dtype=np.intp).reshape(shape), list(pads), constant_values=size)
         return self.add(Take(indices), longer)
 
-    def batch_norm(self, x: int, scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> int:
-        """Normalisation by stored statistics along axis 1 of (N, C, ...)."""
-        shape = self.shape(x)
-        if len(shape) < 2 or any(part.shape != (shape[1],) for part in (scale, bias, mean, variance)):
+    def batch_norm(self, x: int, statistics: Sequence[Array], epsilon: float) -> int:
+        """Normalisation along axis 1 of (N, C, ...) by stored statistics: scale, bias, mean and variance."""
+        shape, (scale, bias, mean, variance) = self.shape(x), statistics
+        if len(shape) < 2 or any(part.shape != (shape[1],) for part in statistics):
             raise CaqlError(f"{self.label}: its statistics do not fit values of shape {shape} along axis 1")
         if not (variance + epsilon > 0).all():
             raise CaqlError(f"{self.label}: its variance plus epsilon must be positive")

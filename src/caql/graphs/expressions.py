@@ -96,11 +96,9 @@ def apply(operation: Linear, operands: list[Expression | Array], largest: Array)
                 parts.append(np.zeros_like(each[:1]))
             else:
                 parts.append(np.abs(each) if attribute == "error" else each)
-        return operation.evaluate(*parts)  # type: ignore[attr-defined, no-any-return]
+        return operation.evaluate(*parts)
 
-    bias = operation.evaluate(  # type: ignore[attr-defined]
-        *(each.bias if isinstance(each, Expression) else each for each in operands)
-    )
+    bias = operation.evaluate(*(each.bias if isinstance(each, Expression) else each for each in operands))
     coefficients = on("coefficients")
     terms = operation.terms(*(each.shape if isinstance(each, Expression) else each.shape[1:] for each in operands))
     error = on("error") + gamma(terms) * on("size")

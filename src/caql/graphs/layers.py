@@ -61,8 +61,9 @@ class HiddenLayers:
 
     def network(self, *last: Any) -> FoldedNetwork:
         """The layers, and perhaps a last one, as a folded network."""
-        (weights, bias), *later = [*self.layers, *last]
-        return FoldedNetwork(bias, weights, tuple((each, row[0]) for each, row in later))  # type: ignore[arg-type]
+        layers: list[Any] = [*self.layers, *last]
+        (weights, bias), *later = layers
+        return FoldedNetwork(bias, weights, tuple((each, row[0]) for each, row in later))
 
     def interval(self, x: Expression) -> tuple[Array, Array]:
         """Bounds of the value itself, all of its errors included, over the action set, (B or 1, *shape) each."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,22 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 
-class Operation(Protocol):
+@dataclass(frozen=True)
+class Operation:
     """An operation on values with an axis of samples in front."""
 
     @property
     def name(self) -> str:
         """What errors call it."""
-        ...
+        return type(self).__name__
 
     def shape(self, *shapes: Shape) -> Shape:
         """The shape of the result, without the axis of samples; `CaqlError` if the operands do not fit."""
-        ...
+        raise NotImplementedError
 
     def evaluate(self, *values: Array) -> Array:
         """The result, (samples, *shape)."""
-        ...
+        raise NotImplementedError
 
 
 def with_rank(value: Array, rank: int) -> Array:
@@ -62,14 +63,10 @@ def _broadcast(name: str, shapes: tuple[Shape, ...]) -> Shape:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A linear operation.  `additive`: an operand that is fixed is added, and not a factor.  `terms` of each sum."""
+class Linear(Operation):
+    """A linear operation; `additive` if an operand that is fixed is added, and not a factor."""
 
-    additive = False
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
+    additive: ClassVar[bool] = False
 
     def terms(self, *shapes: Shape) -> int:
         """How many products are added up in one entry of the result."""
@@ -80,7 +77,7 @@ class Linear:
 class Add(Linear):
     """x + y, broadcast against each other."""
 
-    additive = True
+    additive: ClassVar[bool] = True
 
     def shape(self, *shapes: Shape) -> Shape:
         return _broadcast(self.name, shapes)
@@ -148,7 +145,7 @@ class Concat(Linear):
     """The operands one after another along an axis."""
 
     axis: int
-    additive = True
+    additive: ClassVar[bool] = True
 
     def shape(self, *shapes: Shape) -> Shape:
         rank, axis = len(shapes[0]), self.axis
@@ -212,10 +209,8 @@ class SumLast(Linear):
 
 
 @dataclass(frozen=True)
-class Maximum:
+class Maximum(Operation):
     """The larger of two values of one shape, entry by entry: max(x, y) = y + [x - y]+."""
-
-    name = "Maximum"
 
     def shape(self, *shapes: Shape) -> Shape:
         if shapes[0] != shapes[1]:
@@ -227,12 +222,16 @@ class Maximum:
 
 
 @dataclass(frozen=True, eq=False)
-class Opaque:
+class Opaque(Operation):
     """Any other function; it may depend on the state, but not on the action."""
 
-    name: str
+    called: str
     function: Callable[..., Array]
     result: Callable[..., Shape]
+
+    @property
+    def name(self) -> str:
+        return self.called
 
     def shape(self, *shapes: Shape) -> Shape:
         return self.result(*shapes)

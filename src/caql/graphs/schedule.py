@@ -114,11 +114,11 @@ def _moving(objective: Objective, states: int) -> set[int]:
             masks[index] = np.ones((1, *node.shape))
         elif isinstance(node.operation, Linear) and not node.operation.additive and len(parts) == 2:
             left, right = parts
-            either = node.operation.evaluate(left, np.ones_like(right))  # type: ignore[attr-defined]
-            either = either + node.operation.evaluate(np.ones_like(left), right)  # type: ignore[attr-defined]
+            either = node.operation.evaluate(left, np.ones_like(right))
+            either = either + node.operation.evaluate(np.ones_like(left), right)
             masks[index] = (either > 0) * 1.0
         elif isinstance(node.operation, Linear):
-            masks[index] = (node.operation.evaluate(*parts) > 0) * 1.0  # type: ignore[attr-defined]
+            masks[index] = (node.operation.evaluate(*parts) > 0) * 1.0
         else:
             masks[index] = np.maximum(parts[0], parts[-1])
     return {index for index, mask in masks.items() if mask.any()}

@@ -32,7 +32,7 @@ class Block:
 def blocks_of(node: Node, operands: list[Operand], largest: Array) -> list[Block]:
     """The units that a value made by ReLUs needs."""
     if isinstance(node.operation, Maximum):
-        x, y = _larger_last(operands)
+        x, y = _fixed_last(operands)
         difference = apply(
             Add(),
             [x, apply(Multiply(), [y, -np.ones((1, *node.shape))], largest) if isinstance(y, Expression) else -y],
@@ -51,7 +51,7 @@ def blocks_of(node: Node, operands: list[Operand], largest: Array) -> list[Block
 def value_of(node: Node, operands: list[Operand], units: list[Expression], largest: Array) -> Expression:
     """The value, from what its units have become on the next layer."""
     if isinstance(node.operation, Maximum):
-        _, y = _larger_last(operands)
+        _, y = _fixed_last(operands)
         return apply(Add(), [units[0], units[1] if isinstance(y, Expression) else y], largest)
     assert isinstance(node.operation, PiecewiseLinear)
     offset, slope, kinks = node.operation.kinks()
@@ -70,7 +70,7 @@ def value_of(node: Node, operands: list[Operand], units: list[Expression], large
     return total
 
 
-def _larger_last(operands: list[Operand]) -> tuple[Expression, Operand]:
+def _fixed_last(operands: list[Operand]) -> tuple[Expression, Operand]:
     """x and y of max(x, y) = y + [x - y]+: a fixed operand is y."""
     x, y = operands
     if isinstance(x, Expression):

@@ -14,7 +14,7 @@ import functools
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -38,7 +38,7 @@ from caql.maxq.arguments import (
 from caql.maxq.exact.solver import Exact
 from caql.maxq.host import brought_inside, is_proved
 from caql.maxq.interrupts import Interrupted
-from caql.maxq.objectives import Question, solve_objective
+from caql.maxq.objectives import AtStates, Question, solve_objective
 from caql.maxq.problem import Minimum, Problem, Solution, Solver, Status
 from caql.networks import FoldedNetwork, folded_value
 
@@ -72,7 +72,7 @@ def maximize(
 ) -> Solution: ...
 
 
-def maximize(
+def maximize(  # type: ignore[misc]
     layers: Sequence[tuple[ArrayLike, ArrayLike]] | Network,
     low: ArrayLike,
     high: ArrayLike,
@@ -121,32 +121,41 @@ def maximize(
     `solution` is the best known so far, within about a second.
     """
     chosen = chosen_solver(solver, {"threads": threads, "time_limit": time_limit, "node_limit": node_limit})
-    if not isinstance(layers, Network) and output is None and not minimize:
-        network: FoldedNetwork | Objective = checked_network(layers, states)
-        count, d = len(network.first_bias), len(network.action_weights)
-    else:
-        whole = layers if isinstance(layers, Network) else network_of_layers(checked_layers(layers))
-        network = Objective.of(whole, output, minimize)
-        count, d = len(checked_states(states)), whole.sizes(checked_states(states).shape[1])[1]
+    network = posed(layers, states, output, minimize)
+    count, d = network.shape
     action_set = checked_rows(checked_box(low, high, count, d), rows, equalities, integer, count)
-    if isinstance(network, Objective):
-        solution = maximize_objective(
-            network, checked_states(states), action_set, chosen, tolerance, warm_start, relative_tolerance
-        )
-        return Minimum.of_negative(solution) if minimize else solution
-    return maximize_over(network, action_set, chosen, tolerance, warm_start, relative_tolerance)
+    solution = maximize_over(network.question, action_set, chosen, tolerance, warm_start, relative_tolerance)
+    return Minimum.of_negative(solution) if minimize else solution
+
+
+class Posed(NamedTuple):
+    """What is maximised, and the number of states and of action dimensions."""
+
+    question: FoldedNetwork | AtStates
+    shape: tuple[int, int]
+
+
+def posed(layers: Any, states: Any, output: Any = None, minimize: bool = False) -> Posed:
+    """The layers with the states folded in, or the objective of any other network at the states; all checked."""
+    if not isinstance(layers, Network) and output is None and not minimize:
+        folded = checked_network(layers, states)
+        return Posed(folded, (len(folded.first_bias), len(folded.action_weights)))
+    network = layers if isinstance(layers, Network) else network_of_layers(checked_layers(layers))
+    batch = checked_states(states)
+    d = network.sizes(batch.shape[1])[1]
+    return Posed(AtStates(Objective.of(network, output, minimize), batch), (len(batch), d))
 
 
 def maximize_over(
-    network: FoldedNetwork,
+    network: FoldedNetwork | AtStates,
     action_set: ActionSet,
     chosen: Solver,
     tolerance: ArrayLike,
     warm_start: ArrayLike | None = None,
     relative_tolerance: ArrayLike = 0.0,
 ) -> Solution:
-    """`maximize` for a folded network in float64 and an action set, with a solver object."""
-    count, d = len(network.first_bias), len(network.action_weights)
+    """`maximize` for a folded network in float64, or an objective at its states, with a solver object."""
+    count, d = len(network.states if isinstance(network, AtStates) else network.first_bias), action_set.size
     guesses = None if warm_start is None else one_row_each("warm_start", warm_start, count, d)
     gaps = [
         checked_tolerance(name, gap, count)
@@ -155,32 +164,11 @@ def maximize_over(
     if isinstance(chosen, Exact):
         chosen.compile()  # so that the time below is the search's
     began = time.perf_counter()
-    solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
-    _warn(chosen, action_set, solution, time.perf_counter() - began)
-    return solution
-
-
-def maximize_objective(
-    objective: Objective,
-    states: Any,
-    action_set: ActionSet,
-    chosen: Solver,
-    tolerance: ArrayLike,
-    warm_start: ArrayLike | None = None,
-    relative_tolerance: ArrayLike = 0.0,
-) -> Solution:
-    """`maximize` for an objective of a graph at (B, n) states in float64, with a solver object."""
-    count, d = len(states), action_set.size
-    guesses = None if warm_start is None else one_row_each("warm_start", warm_start, count, d)
-    gaps = [
-        checked_tolerance(name, gap, count)
-        for name, gap in (("tolerance", tolerance), ("relative_tolerance", relative_tolerance))
-    ]
-    if isinstance(chosen, Exact):
-        chosen.compile()
-    began = time.perf_counter()
-    question = Question(objective, states, action_set, guesses, *gaps)
-    solution = solve_objective(question, functools.partial(_answer, chosen), chosen)
+    if isinstance(network, AtStates):
+        question = Question(*network, action_set, guesses, *gaps)
+        solution = solve_objective(question, functools.partial(_answer, chosen), chosen)
+    else:
+        solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
     _warn(chosen, action_set, solution, time.perf_counter() - began)
     return solution
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,13 @@ TOGETHER = 2**23
 """Numbers in the largest array that bounding a batch of states takes; larger batches are solved in parts."""
 
 Ask = Callable[[Problem], Solution]
+
+
+class AtStates(NamedTuple):
+    """An objective at (B, n) states."""
+
+    objective: Objective
+    states: Array
 
 
 @dataclass(frozen=True)

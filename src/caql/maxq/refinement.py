@@ -44,8 +44,8 @@ class Found(NamedTuple):
 
     def solution(self) -> Solution:
         """The same, as a solution of one state."""
-        fields: list[Any] = [self.action[None], np.array([self.value]), np.array([self.upper])]
-        return Solution(*fields, np.array([int(self.status)], np.int32), np.array([self.boxes], np.int64))
+        status, boxes = np.array([int(self.status)], np.int32), np.array([self.boxes], np.int64)
+        return Solution(self.action[None], np.array([self.value]), np.array([self.upper]), status, boxes)
 
 
 @dataclass

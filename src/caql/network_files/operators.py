@@ -233,7 +233,7 @@ def batch_norm(call: Call) -> list[int]:
         )
     names = ("scale", "bias", "mean", "variance")
     parts = [call.needed(position, name) for position, name in enumerate(names, 1)]
-    return [call.builder.batch_norm(call.operand(0), *parts, call.number("epsilon", 1e-5))]
+    return [call.builder.batch_norm(call.operand(0), parts, call.number("epsilon", 1e-5))]
 
 
 def softmax(call: Call) -> list[int]:

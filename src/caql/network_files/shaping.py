@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 
 import numpy as np
 
@@ -101,10 +102,8 @@ def split(call: Call) -> list[int]:
         raise CaqlError(f"{call.builder.label}: lengths {lengths} do not split {side} into {call.outputs}")
     ends = np.cumsum([0, *lengths])
     front = (slice(None),) * axis
-    return [
-        call.builder.rearranged(call.operand(0), lambda a, first=first, last=last: a[(*front, slice(first, last))])
-        for first, last in itertools.pairwise(ends)
-    ]
+    parts = [(*front, slice(first, last)) for first, last in itertools.pairwise(ends)]
+    return [call.builder.rearranged(call.operand(0), operator.itemgetter(part)) for part in parts]
 
 
 def gather(call: Call) -> list[int]:

@@ -27,7 +27,7 @@ ORDER = [
     {"task_actions", "task_names"},
     {"environments"},
     {"maxq"},
-    {"targets"},
+    {"targets", "importers"},
     {"agents"},
     {"config"},
     {"runs"},

@@ -162,20 +162,20 @@ class _Lowering:
 
     def _make(self, layer: int, wanted: list[int]) -> dict[int, Expression]:
         """Append a layer with all units that its values need, and read those values off it."""
-        makers: list[tuple[int, list[Block]]] = []
+        makers: list[tuple[int, list[Operand], list[Block]]] = []
         for index in wanted:
             node = self.graph.nodes[index]
             if (index, layer) in self.plan.carried:
-                makers.append((index, [Block(self.here[index], None)]))
+                makers.append((index, [], [Block(self.here[index], None)]))
             elif makes_units(node):
-                makers.append((index, blocks_of(node, self._operands(node), self.layers.largest)))
-        operands = {index: self._operands(self.graph.nodes[index]) for index, _ in makers}
-        found = iter(make_layer(self.layers, [block for _, blocks in makers for block in blocks]))
+                operands = self._operands(node)
+                makers.append((index, operands, blocks_of(node, operands, self.layers.largest)))
+        found = iter(make_layer(self.layers, [block for *_, blocks in makers for block in blocks]))
         made = {}
-        for index, blocks in makers:
+        for index, operands, blocks in makers:
             units = [next(found) for _ in blocks]
             if (index, layer) in self.plan.carried:
                 (made[index],) = units
             else:
-                made[index] = value_of(self.graph.nodes[index], operands[index], units, self.layers.largest)
+                made[index] = value_of(self.graph.nodes[index], operands, units, self.layers.largest)
         return made

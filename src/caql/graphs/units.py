@@ -33,19 +33,16 @@ def blocks_of(node: Node, operands: list[Operand], largest: Array) -> list[Block
     """The units that a value made by ReLUs needs."""
     if isinstance(node.operation, Maximum):
         x, y = _fixed_last(operands)
-        difference = apply(
-            Add(),
-            [x, apply(Multiply(), [y, -np.ones((1, *node.shape))], largest) if isinstance(y, Expression) else -y],
-            largest,
-        )
+        minus = apply(Multiply(), [y, -np.ones((1, *node.shape))], largest) if isinstance(y, Expression) else -y
+        difference = apply(Add(), [x, minus], largest)
         carried = [Block(y, None)] if isinstance(y, Expression) else []
         return [Block(difference, np.zeros((1, *node.shape))), *carried]
     assert isinstance(node.operation, PiecewiseLinear)
-    (x,) = operands
-    assert isinstance(x, Expression)
+    (only,) = operands
+    assert isinstance(only, Expression)
     _, slope, kinks = node.operation.kinks()
-    units = [Block(x, np.broadcast_to(at, (1, *node.shape))) for at, _ in kinks]
-    return [*units, Block(x, None)] if np.any(slope) or not kinks else units
+    units = [Block(only, np.broadcast_to(at, (1, *node.shape))) for at, _ in kinks]
+    return [*units, Block(only, None)] if np.any(slope) or not kinks else units
 
 
 def value_of(node: Node, operands: list[Operand], units: list[Expression], largest: Array) -> Expression:

@@ -1,4 +1,4 @@
-"""The rules of docs/architecture.md about who may know whom."""
+"""The rules of docs/explanation/architecture.md about who may know whom."""
 
 import ast
 import subprocess
@@ -8,11 +8,12 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
-    {"errors"},
+    {"errors", "extras"},
     {"run_ids"},
     {"networks", "actions"},
     {
         "bounds",
+        "ensembles",
         "optimisers",
         "replay",
         "action_ranges",
@@ -22,7 +23,6 @@ ORDER = [
         "losses",
         "graphs",
         "network_files",
-        "importers",
     },
     {"task_actions", "task_names"},
     {"environments"},
@@ -31,6 +31,7 @@ ORDER = [
     {"agents"},
     {"config"},
     {"runs"},
+    {"exports", "audits"},
     {"model"},
     {"bench", "experiments"},
     {"cli"},

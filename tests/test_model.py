@@ -129,6 +129,27 @@ def test_the_solver_can_act_and_certify(model):
         model.predict(states, greedy="wish")
 
 
+@pytest.mark.parametrize("combine", ["min", "mean"])
+def test_certificates_of_an_ensemble_are_of_the_combination(combine, tmp_path):
+    from caql.networks import q_value
+
+    model = CAQL("MlpPolicy", "Pendulum", critics=2, combine=combine, hidden=(8, 6), action_hidden=(8,))
+    model.save(tmp_path / "two")
+    model = CAQL.load(tmp_path / "two")
+    states = np.random.default_rng(0).uniform(-1, 1, (6, 3)).astype(np.float32)
+    certificate = model.certify(states)
+    assert (certificate.status == Status.OPTIMAL).all()
+    critics = model.training.agent.q_network
+    rows = np.asarray(model.training.state.q.vector).reshape(2, -1)
+    grid = np.linspace(-2, 2, 2001, dtype=np.float32)[:, None]
+    for row, state in enumerate(states):
+        each = [q_value(critics.network.layers(vector), np.tile(state, (2001, 1)), grid) for vector in rows]
+        values = (np.min if combine == "min" else np.mean)(each, axis=0)
+        assert certificate.value[row] - 2e-3 <= values.max() <= certificate.upper[row] + 1e-5
+    acted, _ = model.predict(states, greedy="solver")
+    assert acted.shape == (6, 1)
+
+
 def test_save_and_load_round_trip(model, tmp_path):
     model.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

@@ -17,10 +17,13 @@ from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
 from caql.environments import Task, episode_limit, make_task, stored_task
 from caql.errors import CaqlError, nearest
+from caql.exports import policy_graph, q_graph
+from caql.graphs import Network
 from caql.maxq.arguments import checked_network, chosen_solver
 from caql.maxq.maximize import maximize_over
 from caql.maxq.problem import Solver
 from caql.maxq.solvers import make_solver, proving_solver
+from caql.network_files.export import write_onnx
 from caql.networks import Layers
 from caql.runs import checkpoints
 from caql.runs.compilation_cache import keep_compiled
@@ -224,6 +227,20 @@ class Model:
         """Write weights, optimiser and configuration to one file, `path` with the suffix .safetensors."""
         save_model(_with_suffix(Path(path)), self.training)
 
+    def export(self, path: str | Path, what: str = "policy") -> None:
+        """Write the greedy policy, or with `what="q"` the Q-network (CAQL), as an ONNX file.
+
+        The policy takes `observation` (N, n) and gives `action` (N, d) inside the action box, as `predict` does before
+        an action set with rows or whole numbers is applied; Q takes `observation` and `action` and gives `q` (N, 1).
+        Raises `CaqlError` for a policy that is not a network alone, such as the max-Q solver.
+        """
+        if what not in ("policy", "q"):
+            raise CaqlError(f"what = {what!r} must be 'policy' or 'q'")
+        write_onnx(policy_graph(self.greedy_policy()) if what == "policy" else self._q_graph(), path)
+
+    def _q_graph(self) -> Network:
+        raise CaqlError(f"what = 'q' needs CAQL; {type(self).__name__} keeps its critics to itself")
+
     @classmethod
     def load(cls, path: str | Path, env: Any = None, action_set: Any = None) -> Self:
         """A model from `save` or from a run's folder; `env` to act or learn in another environment.
@@ -280,6 +297,9 @@ class CAQL(Model):
         """The Q-network's layers `(W, b)`, for `caql.maximize` and the like."""
         layers: Layers = self.training.agent.q_network.layers(np.asarray(self.training.state.q.vector))
         return layers
+
+    def _q_graph(self) -> Network:
+        return q_graph(self.q_layers(), self.task.observation_size)
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.epoch, self.task.action_set)

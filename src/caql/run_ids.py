@@ -76,6 +76,8 @@ AGENTS: dict[str, Flat] = {
         "dual_only": False,
         "audit": 0,
         "relaxed": False,
+        "critics": 1,
+        "combine": "min",
     },
     "naf": {**_COMMON, **_EXPLORATION, "q_learning_rate": 0.001, "saturation_penalty": 1.0},
     "ddpg": {**_COMMON, **_EXPLORATION, "critic_learning_rate": 0.001, "actor_learning_rate": 0.001},
@@ -125,6 +127,7 @@ COUNTS_ONLY_IF: dict[str, Callable[[Flat], bool]] = {
     "agent.hinge_penalty": _hinge,
     "agent.hinge_penalty_learning_rate": _hinge,
     "agent.second_target_every": _with("agent.clipped_double_q", True),
+    "agent.combine": lambda settings: settings["agent.critics"] > 1,
     **dict.fromkeys(
         [f"agent.{name}" for name in ("action_hidden", "action_learning_rate", "squash", "action_labels")], _acting
     ),

@@ -87,6 +87,73 @@ def test_clipped_double_q_takes_the_smaller_target():
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * 1.5, rtol=1e-5)
 
 
+def two_lines(agent, *weights):
+    """Critics Q_i(x, a) = weight_i * a + bias_i."""
+    vectors = []
+    for weight, bias in weights:
+        vector = np.zeros(agent.q_network.network.size, np.float32)
+        layers = agent.q_network.network.layers(vector)
+        layers[0][0][2, 0], layers[0][1][0] = weight, bias
+        vectors.append(vector)
+    return jnp.concatenate(vectors)
+
+
+@pytest.mark.parametrize(
+    ("combine", "best", "label"),
+    # min(a + 1, 1 - 2 a) is largest at 0; its target min(3 a - 1, a) is worth -1 there.  The mean 1 - a / 2 is
+    # largest at -1, where the target's mean 2 a - 0.5 is worth -2.5.
+    [("min", 0.0, -1.0), ("mean", -1.0, -2.5)],
+)
+def test_labels_by_hand_for_two_critics(combine, best, label):
+    agent = CAQL(CAQLConfig(hidden=(), critics=2, combine=combine, solver=make_solver("exact")), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(
+        q=state.q._replace(vector=two_lines(agent, (1.0, 1.0), (-2.0, 1.0))),
+        target=two_lines(agent, (3.0, -1.0), (1.0, 0.0)),
+    )
+    batch = batches().pick(0)
+    question = agent.ask(state, batch)
+    solution = agent.solve(question.problem, KEY)
+    np.testing.assert_allclose(solution.actions[:, 0], best, atol=1e-5)
+    labels = agent.targets.answer(agent._context(state, batch), question, solution).labels
+    np.testing.assert_allclose(labels, batch.rewards + 0.99 * label, rtol=1e-4, atol=1e-4)
+
+
+def test_every_critic_learns_the_label_and_not_the_combination():
+    """With rewards of 5 and nothing after them both critics go up, also where the other is the smaller."""
+    agent = CAQL(CAQLConfig(hidden=(), critics=2), SPEC)
+    state = agent.init(KEY)
+    start = two_lines(agent, (0.0, 1.0), (0.0, -1.0))
+    state = state._replace(q=state.q._replace(vector=start))
+    ended = batches(continues=0.0)._replace(rewards=np.full((STEPS, ROWS), 5.0, np.float32))
+    after, statistics = agent.update(state, ended, KEY)
+    lower, upper = (agent.q_network.network.layers(row)[0][1][0] for row in after.q.vector.reshape(2, -1))
+    assert lower > 1.0 + 2e-3
+    assert upper > -1.0 + 2e-3
+    # The records speak of the combination: mean Q is the smaller critic's, and the loss is the sum of both.
+    assert float(statistics["q_mean"]) == pytest.approx(-1.0, abs=0.05)
+    assert float(statistics["loss"]) == pytest.approx(16 + 36, rel=0.05)
+
+
+def test_critics_start_apart_and_one_is_what_it_always_was():
+    alone, two = (CAQL(CAQLConfig(critics=count), SPEC) for count in (1, 2))
+    first, second = np.asarray(two.init(KEY).q.vector).reshape(2, -1)
+    assert not np.isclose(first, second).any()
+    np.testing.assert_array_equal(alone.init(KEY).q.vector, alone.q_network.network.init(jax.random.split(KEY)[0]))
+
+
+def test_the_filter_asks_the_smallest_critic():
+    """A row is inactive only if no critic lies below its label: the mean of the two lies above, and yet one does."""
+    agent = CAQL(CAQLConfig(hidden=(), critics=2, combine="mean", dual_filter=True, loss="hinge"), SPEC)
+    state = agent.init(KEY)
+    zero = two_lines(agent, (0.0, 0.0), (0.0, 0.0))
+    batch = batches(continues=0.0).pick(0)._replace(rewards=np.zeros(ROWS, np.float32))
+    for low, inactive in ((-1.0, False), (1.0, True)):
+        apart = state._replace(q=state.q._replace(vector=two_lines(agent, (0.0, 9.0), (0.0, low))), target=zero)
+        asked = np.asarray(agent.ask(apart, batch).problem.mask)
+        assert (asked == (not inactive)).all()
+
+
 class HostAscent:
     """Gradient ascent that pretends to be a solver on the host."""
 

@@ -23,6 +23,8 @@ STEPS, ROWS = 3, 16
 
 AGENTS = {
     "caql": lambda: CAQL(CAQLConfig(), SPEC),
+    "caql-min": lambda: CAQL(CAQLConfig(critics=2), SPEC),
+    "caql-mean": lambda: CAQL(CAQLConfig(critics=3, combine="mean"), SPEC),
     "naf": lambda: NAF(NAFConfig(), SPEC),
     "ddpg": lambda: DDPG(DDPGConfig(), SPEC),
     "td3": lambda: TD3(TD3Config(), SPEC),

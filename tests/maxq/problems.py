@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
+from caql.ensembles import combined
 from caql.networks import FoldedNetwork
 
 TASKS = ("pendulum", "hopper", "halfcheetah", "ant", "humanoid")
@@ -115,6 +116,20 @@ PROBLEMS = [
     Case("duplicate neurons", _duplicated(he_layers(14, (2 + 2, 5, 6, 1))), -1.0, 1.0, _states(14, 2, 2)),
     Case("zero weights", _zeros(he_layers(15, (3 + 2, 10, 6, 1))), -1.0, 1.0, _states(15, 2, 3)),
     Case("sparse weights", _sparse(he_layers(16, (3 + 3, 12, 8, 1))), -1.0, 1.0, _states(16, 2, 3)),
+    Case(
+        "the minimum of two networks",
+        list(combined([tuple(he_layers(seed, (3 + 2, 8, 5, 1))) for seed in (60, 61)])),
+        -1.0,
+        1.0,
+        _states(60, 2, 3),
+    ),
+    Case(
+        "the mean of three networks",
+        list(combined([tuple(he_layers(seed, (3 + 2, 6, 4, 1))) for seed in (62, 63, 64)], "mean")),
+        -1.0,
+        1.0,
+        _states(62, 2, 3),
+    ),
     Case("asymmetric box", he_layers(17, (3 + 3, 12, 8, 1)), [-0.1, 0.5, -3.0], [2.0, 0.75, -1.0], _states(17, 2, 3)),
     Case("some sides fixed", he_layers(18, (3 + 3, 12, 8, 1)), [-1.0, 0.3, 0.5], [1.0, 0.3, 0.5], _states(18, 2, 3)),
     Case("a single admissible action", he_layers(19, (3 + 2, 10, 6, 1)), [0.2, -0.7], [0.2, -0.7], _states(19, 2, 3)),

@@ -312,6 +312,7 @@ SUBSETS = [
     {"cluster_radius": 1.5},
     {"dual_filter": True, "cluster_radius": 1.5, "dynamic_tolerance": 1.0, "action_labels": "dual"},
     {"dual_only": True, "clipped_double_q": True},
+    {"dual_filter": True, "cluster_radius": 1.5, "critics": 2},
 ]
 
 

@@ -19,6 +19,7 @@ from caql.actions import ActionSet
 from caql.agents.action_functions import make_action_function
 from caql.agents.agent import Agent, Array, Policy, Spec
 from caql.agents.caql_settings import CAQLConfig
+from caql.agents.critics import Critics
 from caql.agents.measurement import SolveTimes, shortfalls, solve_times
 from caql.agents.policies import SolverPolicy, exploring
 from caql.bounds import dual_bound
@@ -26,7 +27,7 @@ from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
 from caql.maxq.problem import Problem, Solution, Status
 from caql.maxq.solvers import inside_jit, solvers_for, without_clock
-from caql.networks import FoldedNetwork, fold_state, q_value
+from caql.networks import FoldedNetwork, fold_state
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
 from caql.targets.context import BOUNDED, EXTRAPOLATED, Context
@@ -69,7 +70,8 @@ class CAQL(Agent):
         if spec.constrained and not config.solver.accepts_rows:
             able = " or ".join(map(repr, solvers_for(rows=True)))
             raise CaqlError(f"solver = {config.solver.name!r} cannot search over rows and equalities; take {able}")
-        self.q_network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
+        network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
+        self.q_network = Critics(network, config.critics, config.combine)
         self.action_function = make_action_function(config.action_function, config.action_hidden, spec, config.squash)
         self.q_adam, self.action_adam = adam(config.q_learning_rate), adam(config.action_learning_rate)
         self.targets = Targets(config.stages(), config)
@@ -131,7 +133,7 @@ class CAQL(Agent):
             action_set=self._searched(self.spec.set_of(batch.next_sets)),
             guess=self.action_function.guess(state.action_function.vector, batch.next_states, batch.next_sets),
             discount=self.config.discount,
-            q_values=q_value(q, batch.states, batch.actions),
+            q_values=jnp.min(self.q_network.values(state.q.vector, batch.states, batch.actions), axis=0),
             epoch=state.step // self.spec.epoch_steps,
         )
 
@@ -143,10 +145,11 @@ class CAQL(Agent):
             distilled = answer._replace(best=dual_bound(context.network, context.action_set))
 
         def bellman_loss(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
-            values = q_value(self.q_network.layers(vector), batch.states, batch.actions)
+            values = self.q_network.values(vector, batch.states, batch.actions)
+            losses = l2_loss(values, labels)
             if config.loss == "hinge":
-                return jnp.mean(hinge_loss(values, labels, state.hinge_penalty)), values
-            return jnp.mean(l2_loss(values, labels)), values
+                losses = hinge_loss(values, labels, state.hinge_penalty)
+            return jnp.sum(jnp.mean(losses, axis=1)), self.q_network.combined(values)
 
         def distillation_loss(vector: jax.Array) -> tuple[jax.Array, None]:
             return jnp.mean(self.action_function.loss(vector, batch, context.network, distilled)), None

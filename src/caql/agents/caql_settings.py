@@ -21,7 +21,7 @@ from caql.targets.tolerance import ToleranceSettings
 
 @dataclass(frozen=True)
 class CAQLConfig(ClusterSettings, ToleranceSettings):
-    """Hyper-parameters of CAQL; the defaults are the paper's where it gives one (see docs/fidelity.md)."""
+    """Hyper-parameters of CAQL; the defaults are the paper's where it gives one (see docs/explanation/fidelity.md)."""
 
     name: ClassVar[str] = "caql"
 
@@ -29,6 +29,10 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """The max-Q solver with its settings."""
     hidden: tuple[int, ...] = (32, 16)
     """Units of the Q-network's hidden layers."""
+    critics: int = 1
+    """Q-networks, all learning the same label; what is maximised, exactly, is their combination."""
+    combine: Literal["min", "mean"] = "min"
+    """The combination of several critics."""
     action_hidden: tuple[int, ...] = (32, 16)
     """Units of the action function's hidden layers."""
     discount: float = 0.99
@@ -74,6 +78,7 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
         check_common(self, fewest_layers=0)
         ClusterSettings.__post_init__(self)
         ToleranceSettings.__post_init__(self)
+        require(self, "critics", "a whole number, at least 1", self.critics >= 1)
         require(self, "audit", "0 or a positive number of training steps", self.audit >= 0)
         require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
         require(self, "second_target_every", "at least 1", self.second_target_every >= 1)

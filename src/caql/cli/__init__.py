@@ -1,4 +1,4 @@
-"""The command line: `caql train | evaluate | solve | sweep | report | bench`.
+"""The command line: `caql train | evaluate | solve | sweep | report | bench | audit`.
 
 Each command is a module beside this one with a `main(args)`; only the one asked for is imported.
 """
@@ -16,6 +16,7 @@ COMMANDS = {
     "sweep": "run the paper's experiments",
     "report": "tables and figures of finished runs, beside the paper's",
     "bench": "measure the solvers side by side",
+    "audit": "how far a Stable-Baselines3 actor falls short of its own critic's maximum",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from caql.errors import CaqlError
+from caql.extras import needed_for
 from caql.graphs import Network
 from caql.graphs import activations as act
 from caql.graphs import operations as op
@@ -27,9 +28,10 @@ def write_onnx(network: Network, path: Path | str) -> None:
     path = Path(path)
     if path.suffix.lower() != ".onnx":
         raise CaqlError(f"path = {str(path)!r} ends in {path.suffix!r}; right would be .onnx")
-    import onnx
+    with needed_for(f"writing {path}"):
+        import onnx
 
-    onnx.save(_Writer(network).model(), path)
+        onnx.save(_Writer(network).model(), path)
 
 
 class _Writer:
@@ -102,7 +104,9 @@ class _Writer:
             shape, name = self.graph.shape(each), self.names[each]
             if isinstance(node.operation, op.Concat):
                 name = self._batched(each)
-            elif self.graph.nodes[each].constant is None and len(shape) < rank and kind in ("Add", "Multiply", "Divide"):
+            elif (
+                self.graph.nodes[each].constant is None and len(shape) < rank and kind in ("Add", "Multiply", "Divide")
+            ):
                 name = self.shaped(name, (1,) * (rank - len(shape)) + shape)
             operands.append(name)
         return WRITERS[kind](self, node.operation, operands, [self.graph.shape(each) for each in node.operands])

@@ -29,7 +29,8 @@ class Context(NamedTuple):
     targets: the target networks, one or two; a value is the smallest that they give.
     action_set: of the next states.
     guess: (B, d) the action function's actions at the next states, from which the solver starts.
-    discount: gamma.  q_values: (B,) Q(x, a) of the batch.
+    discount: gamma.  q_values: (B,) Q(x, a) of the batch; of several critics the smallest, so that a row whose label
+    is not above it pulls none of them up.
     epoch: epochs so far, which schedules count by.
     """
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.agents.agent import Policy
+from caql.exports import q_graph
+from caql.graphs import Network
 from caql.maxq.arguments import checked_network, chosen_solver
 from caql.maxq.maximize import maximize_over
 from caql.maxq.problem import Solver
@@ -74,6 +76,9 @@ class CAQL(Model):
         """The Q-network's layers `(W, b)`, for `caql.maximize` and the like."""
         layers: Layers = self.training.agent.q_network.layers(np.asarray(self.training.state.q.vector))
         return layers
+
+    def _q_graph(self) -> Network:
+        return q_graph(self.q_layers(), self.task.observation_size)
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.decays, self.task.action_set)

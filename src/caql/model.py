@@ -15,6 +15,7 @@ from caql.action_sets import require_given, set_name
 from caql.agents import config_class, make_agent
 from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
+from caql.encoders import choose_encoder
 from caql.environments import Task, episode_limit, make_task, stored_task
 from caql.errors import CaqlError, nearest
 from caql.maxq.arguments import checked_network, chosen_solver
@@ -76,8 +77,7 @@ class Model:
         settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`).
         Raises `CaqlError` for a setting or a value that does not fit.
         """
-        if policy != "MlpPolicy":
-            raise CaqlError(f"policy = {policy!r} is not known; caql's networks are 'MlpPolicy'")
+        choose_encoder(policy, self.agent_name, settings)
         if env is None:
             raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")
         episode_steps = episode_limit(env, episode_steps)
@@ -182,7 +182,7 @@ class Model:
             noise = np.random.default_rng().standard_normal((len(states), len(self.task.low)), np.float32)
             actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
         taken = self._taken(observation, actions)
-        return (taken if np.ndim(observation) > 1 else taken[0]), None
+        return (taken if self._is_batch(observation) else taken[0]), None
 
     def _taken(self, observation: Any, actions: np.ndarray) -> Any:
         """The actions as the environment takes them, where that is more than a box."""
@@ -209,6 +209,10 @@ class Model:
 
     def _solver_policy(self) -> Policy:
         raise CaqlError(f"greedy = 'solver' needs CAQL; {type(self).__name__} has no max-Q solver")
+
+    def _is_batch(self, observation: Any) -> bool:
+        """Whether these are several observations; one may have any number of axes itself."""
+        return np.ndim(observation) > 1 and np.shape(observation) != self.task.observation_shape
 
     def _states(self, observation: Any) -> np.ndarray:
         states = np.asarray(observation, np.float32)
@@ -262,7 +266,9 @@ class CAQL(Model):
         solver = solver or proving_solver(action_set)
         guess: Any = self.training.agent.max_q(self.training.state, states.astype(np.float32)).warm_start
         solution = maximize_over(
-            checked_network([(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], states),
+            checked_network(
+                [(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], self.q_inputs(states)
+            ),
             action_set,
             chosen_solver(solver, {"threads": None, "time_limit": time_limit, "node_limit": node_limit}),
             tolerance,
@@ -272,14 +278,19 @@ class CAQL(Model):
         with np.errstate(invalid="ignore"):  # where no action is admissible, both are -inf
             gap = solution.upper - solution.values
         certificate = Certificate(solution.actions, solution.values, solution.upper, gap, solution.status)
-        if np.ndim(observation) > 1:
+        if self._is_batch(observation):
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))
 
     def q_layers(self) -> Layers:
-        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like."""
+        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like: of `q_inputs` and the action."""
         layers: Layers = self.training.agent.q_network.layers(np.asarray(self.training.state.q.vector))
         return layers
+
+    def q_inputs(self, observations: Any) -> np.ndarray:
+        """What the Q-network's layers see of (B, n) observations: an encoder's features, or the observations."""
+        inputs: np.ndarray = self.training.agent.inputs(self.training.state, observations)
+        return inputs
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.epoch, self.task.action_set)

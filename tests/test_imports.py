@@ -1,4 +1,4 @@
-"""The rules of docs/architecture.md about who may know whom."""
+"""The rules of docs/explanation/architecture.md about who may know whom."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
-    {"errors"},
+    {"errors", "extras"},
     {"named_code", "run_ids"},
     {"networks", "actions"},
     {

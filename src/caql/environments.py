@@ -26,6 +26,7 @@ from caql.actions import ActionSet, make_box
 from caql.answers import Misbehaviour as Misbehaviour
 from caql.answers import flag, number, shown, told
 from caql.errors import CaqlError, nearest
+from caql.extras import is_there, missing
 from caql.task_actions import TaskActions, find_action_set, join_for_all
 from caql.task_names import OWN_TASKS, PaperTask
 from caql.task_names import TASKS as TASKS
@@ -43,6 +44,9 @@ LONG_EPISODE = 100_000
 
 @contextlib.contextmanager
 def _quiet_mujoco() -> Iterator[None]:
+    if not is_there("mujoco"):
+        yield
+        return
     import mujoco
 
     before = mujoco.get_mju_user_warning()
@@ -75,6 +79,8 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
                     f"task = {task!r} is neither a paper task nor a Gymnasium id; "
                     f"{nearest(task, [*TASKS, *OWN_TASKS, *constrained.PROBLEMS])}, or any Gymnasium id"
                 ) from problem
+            if isinstance(problem, gym.error.DependencyNotInstalled) and not is_there("mujoco"):
+                raise missing("mujoco", f"task = {task!r}") from problem
             raise CaqlError(f"task = {task!r} cannot be made: {type(problem).__name__}: {problem}") from problem
 
 

@@ -33,7 +33,7 @@ PRELOADED = ("jax", "jax.numpy", "optax", "gymnasium", "numba", "tyro", "safeten
 """Most of the time that a small test takes, before it begins; none of them starts a thread."""
 NEEDED = ("-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "0")
 """pytest's plugins; to load all those that are installed takes a second."""
-SECONDS = 20
+SECONDS = 90
 """Processor time of a mutant's tests; one that makes them go on for ever counts as killed."""
 
 

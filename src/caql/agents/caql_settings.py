@@ -22,7 +22,7 @@ from caql.targets.tolerance import ToleranceSettings
 
 @dataclass(frozen=True)
 class CAQLConfig(ClusterSettings, ToleranceSettings):
-    """Hyper-parameters of CAQL; the defaults are the paper's where it gives one (see docs/fidelity.md)."""
+    """Hyper-parameters of CAQL; the defaults are the paper's where it gives one (see docs/explanation/fidelity.md)."""
 
     name: ClassVar[str] = "caql"
 

@@ -146,6 +146,8 @@ def main(arguments: list[str]) -> None:
     reporter = reporter_for_terminal()
     reporter.say(f"{config.task}: {config.agent.name}, {config.train_steps} training steps, in {folder}")
     if run(config, folder, options.resume, reporter, options.checkpoint_seconds):
-        reporter.say(f"finished; learning curve in {folder / 'curve.svg'}, weights in {folder / 'model.safetensors'}")
+        curve = folder / "curve.svg"
+        drawn = f"learning curve in {curve}, " if curve.exists() else ""
+        reporter.say(f"finished; {drawn}weights in {folder / 'model.safetensors'}")
     else:
         sys.exit(130)

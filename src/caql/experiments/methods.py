@@ -74,7 +74,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 """Appendix D's hyper-parameters, by method."""
 
-# From the search of docs/experiments.md: one seed, 40,000 steps, nine points of the grid on Pendulum in [-1, 1]
+# From the search of docs/results/experiments.md: one seed, 40,000 steps, nine points of the grid on Pendulum in [-1, 1]
 # and five on Hopper in [-1, 1]; CAQL's from runs of 100,000 steps, because what separates its settings comes later.
 # Its solvers share one choice: they solve the same problem.
 _CAQL: Settings = {"agent.exploration.decay": 0.9999}

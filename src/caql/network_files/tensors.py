@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from caql.errors import CaqlError
+from caql.extras import needed_for
 from caql.network_files.arrays import LARGEST, Array, check_size
 
 TYPES = {"FLOAT": 4, "DOUBLE": 8, "FLOAT16": 2, "INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UINT8": 1}
@@ -20,7 +21,8 @@ TYPES = {"FLOAT": 4, "DOUBLE": 8, "FLOAT16": 2, "INT8": 1, "INT16": 2, "INT32": 
 
 def load_model(path: Path) -> Any:
     """The parsed file, without what lies in other files."""
-    import onnx
+    with needed_for("reading an .onnx file"):
+        import onnx
 
     if path.stat().st_size > 8 * LARGEST:
         raise CaqlError(f"it is {path.stat().st_size} bytes long; at most {8 * LARGEST} can be read")

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from caql.extras import needed_for
+
 
 class Board:
     """One event file in `folder`; `step` hides what an earlier, interrupted process wrote from there on."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        with needed_for("a TensorBoard log"):
+            from tensorboardX.event_file_writer import EventsWriter
+            from tensorboardX.proto.event_pb2 import Event, SessionLog
 
         folder.mkdir(parents=True, exist_ok=True)
         self.writer = EventsWriter(str(folder / "events"))

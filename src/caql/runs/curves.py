@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from caql.extras import needed_for
 from caql.runs.checkpoints import write_atomically
 
 WINDOW = 6
@@ -23,7 +24,8 @@ def smooth(values: Any, window: int = WINDOW) -> np.ndarray:
 
 def save_curve(records: list[dict[str, Any]], path: Path, title: str) -> None:
     """A picture of one run: each evaluation as a dot, the smoothed curve, one standard deviation as a band."""
-    from matplotlib.figure import Figure
+    with needed_for("a learning curve"):
+        from matplotlib.figure import Figure
 
     steps = np.array([row["train_step"] for row in records])
     returns = np.array([row["return"] for row in records])

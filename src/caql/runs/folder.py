@@ -3,8 +3,8 @@
     config.json       what was asked for, written first
     metrics.jsonl     one row per evaluation
     checkpoints/      the two latest states, complete; step-....damaged is one that could not be read
-    tensorboard/      the same numbers for TensorBoard
-    model.safetensors the final weights       curve.svg  the learning curve
+    tensorboard/      the same numbers for TensorBoard; with the extra `report`
+    model.safetensors the final weights       curve.svg  the learning curve; with the extra `report`
     finished.json     written last: a folder without it is unfinished
 
 Time decides only when a checkpoint is written, never what is in it, so it cannot change a result.  One process at a
@@ -24,12 +24,16 @@ from typing import Any
 from caql.config import RunConfig, differences, from_json, to_json
 from caql.environments import Misbehaviour
 from caql.errors import CaqlError
+from caql.extras import is_there
 from caql.runs import checkpoints
 from caql.runs.board import Board
 from caql.runs.curves import save_curve
 from caql.runs.lock import alone
 from caql.runs.progress import Reporter, Silent
 from caql.runs.training import Training
+
+PICTURES = {"tensorboard/": "tensorboardX", "curve.svg": "matplotlib"}
+"""What a run draws if the module is there; it trains without."""
 
 
 class Busy(CaqlError):
@@ -163,8 +167,13 @@ def _go_on(training: Training, folder: Path, reporter: Reporter) -> None:
 def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seconds: float) -> bool:
     """The loop with its files around it; False if a signal stopped it."""
     config = training.config
+    absent = [name for name, module in PICTURES.items() if not is_there(module)]
+    if absent:
+        reporter.say(f'without {" and ".join(absent)}; what draws them comes with: pip install "caql[report]"')
     with contextlib.ExitStack() as stack:
-        board = stack.enter_context(contextlib.closing(Board(folder / "tensorboard", training.train_step)))
+        board = None
+        if is_there("tensorboardX"):
+            board = stack.enter_context(contextlib.closing(Board(folder / "tensorboard", training.train_step)))
         caught = stack.enter_context(stop_on_signal())
         stack.enter_context(reporter.follow(training))
         saved = began = time.monotonic()
@@ -173,7 +182,8 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
                 reporter.epoch(epoch)
                 if epoch.evaluation is not None:
                     _record(folder, training.records)
-                    board.add(epoch.evaluation, epoch.train_step)
+                    if board is not None:
+                        board.add(epoch.evaluation, epoch.train_step)
                 if caught or time.monotonic() - saved >= checkpoint_seconds:
                     checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
                     saved = time.monotonic()
@@ -186,7 +196,7 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
             raise CaqlError(f"{problem}; {kept}") from problem
         checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
     save_model(folder / "model.safetensors", training)
-    if training.records:
+    if training.records and is_there("matplotlib"):
         save_curve(training.records, folder / "curve.svg", title=f"{config.task}, {config.agent.name}")
     done = {"train_step": training.train_step, "wall_seconds": round(time.monotonic() - began, 3)}
     checkpoints.write_json(folder / "finished.json", done)

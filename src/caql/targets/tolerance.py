@@ -4,7 +4,7 @@
 
 While the TD errors are large a rough maximum is as good as an exact one.  t counts epochs: by gradient steps the
 slowest decay of the paper's grid would be over after a tenth of a run, and the paper's iteration counts show
-that it was not (docs/fidelity.md).
+that it was not (docs/explanation/fidelity.md).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from caql.extras import needed_for
 from caql.tasks.microgrid import GENERATORS, Microgrid, Plant, Profiles, daily_shape
 
 Array = NDArray[np.float64]
@@ -56,7 +57,8 @@ class _Rows:
 
 def best_plan(plant: Plant, profiles: Profiles, charge: float, last: Array, gap: float = 1e-6) -> Plan:
     """The cheapest plan over the hours of `profiles`, from a charge and the generators' last settings."""
-    import highspy
+    with needed_for("the optimal plan of a microgrid"):
+        import highspy
 
     hours = len(profiles.load)
     rows = _Rows()

@@ -16,6 +16,7 @@ from typing import Any
 from caql.errors import CaqlError
 from caql.experiments.sweep.sweep import Ended, Job
 from caql.experiments.sweep.worker import ONE_THREAD, Outcome, perform
+from caql.extras import needed_for
 
 CONNECT = 3.0
 """Seconds for the address to accept a connection."""
@@ -33,10 +34,8 @@ class RayWorkers:
     def __init__(self, workers: int | None, address: str | None = None) -> None:
         # No word of this sweep leaves the machine.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
+        with needed_for("--ray"):
             self.ray: Any = importlib.import_module("ray")
-        except ImportError as problem:
-            raise CaqlError("--ray needs Ray, which is not installed: pip install 'caql[ray]'") from problem
         quiet = {"log_to_driver": False, "logging_level": "error"}
         if address is None:
             local = {"num_cpus": workers or os.cpu_count() or 1, "object_store_memory": OBJECT_STORE}

@@ -7,7 +7,6 @@ only file that knows these solvers.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from caql.errors import CaqlError
+from caql.extras import is_there, missing
 from caql.maxq.interrupts import interruptible
 from caql.maxq.mip.formulation import Model
 
@@ -48,10 +47,8 @@ class Answer(NamedTuple):
 
 def require_backend(backend: str) -> None:
     """Raise unless the backend's package can be imported."""
-    package = _PACKAGES[backend]
-    if importlib.util.find_spec(package) is None:
-        extra = f'"caql[{backend}]"' if backend in ("gurobi", "cplex") else package
-        raise CaqlError(f"backend = {backend!r} needs the package {package}; install it with: pip install {extra}")
+    if not is_there(_PACKAGES[backend]):
+        raise missing(_PACKAGES[backend], f"backend = {backend!r}")
 
 
 def _highs_arrays(model: Model, integrality: NDArray[np.bool_]) -> Any:

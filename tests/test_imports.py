@@ -9,10 +9,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
     {"errors", "extras"},
-    {"run_ids"},
+    {"named_code", "run_ids"},
     {"networks", "actions"},
     {
         "bounds",
+        "encoders",
         "ensembles",
         "optimisers",
         "replay",

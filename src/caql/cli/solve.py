@@ -174,7 +174,7 @@ def _saved_run(options: Arguments, states: Array | None) -> Question:
     except Exception as problem:  # the run's own function may raise anything
         raise CaqlError(f"the run's action_set raised {told(problem)}") from problem
     layers = [(np.asarray(weights), np.asarray(bias)) for weights, bias in model.q_layers()]
-    return Question(layers, states, action_set)
+    return Question(layers, model.q_inputs(states), action_set)
 
 
 def _replayed(folder: Path) -> Array:

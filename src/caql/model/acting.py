@@ -57,7 +57,7 @@ class Acting:
             noise = self._draws.standard_normal((len(states), len(self.task.low)), np.float32)
             actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
         taken = self._taken(observation, actions)
-        return (taken if np.ndim(observation) > 1 else taken[0]), None
+        return (taken if self._is_batch(observation) else taken[0]), None
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Let the noise of `predict(deterministic=False)` begin again, from a seed or by default the model's own."""
@@ -110,6 +110,10 @@ class Acting:
 
     def _solver_policy(self) -> Policy:
         raise CaqlError(f"greedy = 'solver' needs CAQL; {type(self).__name__} has no max-Q solver")
+
+    def _is_batch(self, observation: Any) -> bool:
+        """Whether these are several observations; one may have any number of axes itself."""
+        return np.ndim(observation) > 1 and np.shape(observation) != self.task.observation_shape
 
     def _states(self, observation: Any) -> np.ndarray:
         states = np.asarray(observation, np.float32)

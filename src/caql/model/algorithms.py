@@ -58,7 +58,9 @@ class CAQL(Model):
         solver = solver or proving_solver(action_set)
         guess: Any = self.training.agent.max_q(self.training.state, states.astype(np.float32)).warm_start
         solution = maximize_over(
-            checked_network([(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], states),
+            checked_network(
+                [(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], self.q_inputs(states)
+            ),
             action_set,
             chosen_solver(solver, {"threads": None, "time_limit": time_limit, "node_limit": node_limit}),
             tolerance,
@@ -68,14 +70,19 @@ class CAQL(Model):
         with np.errstate(invalid="ignore"):  # where no action is admissible, both are -inf
             gap = solution.upper - solution.values
         certificate = Certificate(solution.actions, solution.values, solution.upper, gap, solution.status)
-        if np.ndim(observation) > 1:
+        if self._is_batch(observation):
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))
 
     def q_layers(self) -> Layers:
-        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like."""
+        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like: of `q_inputs` and the action."""
         layers: Layers = self.training.agent.q_network.layers(np.asarray(self.training.state.q.vector))
         return layers
+
+    def q_inputs(self, observations: Any) -> np.ndarray:
+        """What the Q-network's layers see of (B, n) observations: an encoder's features, or the observations."""
+        inputs: np.ndarray = self.training.agent.inputs(self.training.state, observations)
+        return inputs
 
     def _q_graph(self) -> Network:
         return q_graph(self.q_layers(), self.task.observation_size)

@@ -101,14 +101,14 @@ def dive(space: Workspace, n: int, d: int, shape: Shape, best: float) -> tuple[S
             break
         low, high = tab.variable_low[chosen], tab.variable_high[chosen]
         fix_whole(scaling, tab, search, chosen, False)
-        outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
         shape = Shape(outcome.rows, shape.columns)
         if outcome.status != OPTIMAL:
             tab.variable_low[chosen], tab.variable_high[chosen] = low, high
             fix_whole(scaling, tab, search, chosen, True)
             if not low <= tab.variable_low[chosen] <= high:
                 return shape, best
-            outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+            outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
             shape = Shape(outcome.rows, shape.columns)
             if outcome.status != OPTIMAL:
                 return shape, best
@@ -152,7 +152,7 @@ def climb(space: Workspace, n: int, d: int, shape: Shape, best: float) -> float:
             fix_phases(n, d, node, tab, search)
         elif not cross_kink(d, node, tab, shape):
             break
-        outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
         if outcome.status != OPTIMAL:
             break
         shape = Shape(outcome.rows, shape.columns)

@@ -193,7 +193,7 @@ def bound_by_program(
     space: Workspace, n: int, d: int, known: Known, cutoff: float
 ) -> tuple[Known, float, Outcome, int]:
     """Solve the node's linear program: (what is known then, its bound by itself, the outcome, columns)."""
-    shape = write_down(space, n, d)
+    shape = write_down(space, n, d, False)
     outcome = dual_simplex(space, n, d, shape, cutoff, 20 * (d + n) + 100)
     read_basis(space, n, d, Shape(outcome.rows, shape.columns), outcome)
     read_multipliers(space, n, d)

@@ -21,8 +21,12 @@ Z, P, E = 1, 2, 4
 
 
 @compiled
-def write_line(net: Compact, node: Node, tab: Tableau, i: int, d: int, column: int) -> int:
-    """The neuron's line in the first basis; a free one takes a column for its key.  Returns the next column."""
+def write_line(net: Compact, node: Node, tab: Tableau, i: int, held: int, column: int) -> int:
+    """The neuron's line in the first basis; a free one takes a column for its key.  Returns the next column.
+
+    held: bits of a stored basis, which say what the key is.
+    """
+    d = node.low.size
     low, up = node.lower[i], node.upper[i]
     z = d + 3 * i
     for variable in range(z, z + 3):
@@ -42,7 +46,6 @@ def write_line(net: Compact, node: Node, tab: Tableau, i: int, d: int, column: i
     for variable in range(z, z + 3):
         tab.variable_low[variable] = 0.0
     tab.variable_high[z], tab.variable_high[z + 1], tab.variable_high[z + 2] = up, -low, offset
-    held = node.basis[i]
     if held & E or not held & (Z | P):
         key, tab.times[i], tab.plus[i], tab.own[i] = z + 2, slope, offset, -1.0
     elif held & P:
@@ -59,18 +62,28 @@ def write_line(net: Compact, node: Node, tab: Tableau, i: int, d: int, column: i
 
 
 @compiled
-def write_down(space: Workspace, n: int, d: int) -> Shape:
-    """The node's tableau in the node's basis, or as near to it as pivots allow."""
+def write_down(space: Workspace, n: int, d: int, region: bool) -> Shape:
+    """The node's tableau in the node's basis, or as near to it as pivots allow.
+
+    With `region` it is confined to the linear region of the point that `value_at` has just evaluated: every key is the
+    variable that is 0 there, and the bounds of the actions stay as they are.
+    """
     net, node, tab = space.net, space.node, space.tab
     n, d = n & NATURAL, d & NATURAL
     for k in range(d):
         tab.nonbasic[1 + k] = tab.original[1 + k] = k
         tab.where[k] = -1 - k
-        tab.variable_low[k], tab.variable_high[k] = node.low[k], node.high[k]
+        if not region:
+            tab.variable_low[k], tab.variable_high[k] = node.low[k], node.high[k]
     columns = np.int64(1 + d)
     tab.count[0] = tab.count[1] = 0
     for i in range(n):
-        columns = write_line(net, node, tab, i, d, columns)
+        held = np.int64(node.basis[i])
+        if region:
+            held = P if space.search.pre[i] > 0.0 else Z
+        columns = write_line(net, node, tab, i, held, columns)
+        if region and tab.column[i] > 0:
+            tab.variable_high[tab.key[i]] = 0.0
         if net.first[i] == 0:
             tab.count[0] += 1
             times = tab.times[i]
@@ -83,7 +96,8 @@ def write_down(space: Workspace, n: int, d: int) -> Shape:
         tab.matrix[0, c] = tab.fresh[c]
     for c in range(columns):
         tab.nonbasic_value[c] = 0.0
-    return restore(space, n, d, Shape(np.int64(0), columns))
+    shape = Shape(np.int64(0), columns)
+    return shape if region else restore(space, n, d, shape)
 
 
 @compiled

@@ -149,3 +149,38 @@ def test_the_tables_of_action_sets_are_complete():
         flags = solver_class(name).accepts_rows, solver_class(name).accepts_integers, proves(name)
         row = " | ".join("yes" if flag else "no" for flag in flags)
         assert f"| `{name}` | {row} |" in text
+
+
+def test_the_page_for_users_of_stable_baselines3_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "tutorials" / "from-stable-baselines3.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(blocks) >= 6
+    names: dict[str, object] = {}
+    for block in blocks:
+        if "# needs stable_baselines3" in block and importlib.util.find_spec("stable_baselines3") is None:
+            continue
+        # Fewer steps: what is tested is that it runs, not that it learns.
+        shortened = block.replace("10_000", "900")
+        said = capsys.readouterr().out
+        exec(compile(shortened, "from-stable-baselines3.md", "exec"), names)
+        said = capsys.readouterr().out
+        for claimed in re.findall(r"^print\(.*\)  # (.+)$", block, re.M):
+            assert f"{claimed}\n" in said
+    assert names["certificate"].gap <= 1e-4
+
+
+def test_the_table_of_stable_baselines3s_names_is_complete():
+    from caql.model.base import Model
+    from caql.model.names import OF_AGENT, SAME
+
+    text = (ROOT / "docs" / "tutorials" / "from-stable-baselines3.md").read_text()
+    for theirs, here in (SAME | OF_AGENT["td3"]).items():
+        assert re.search(rf"^\|[^|]*`{theirs}`[^|]*\|[^|]*`{here}`", text, re.M), theirs
+    arguments = inspect.signature(Model.__init__).parameters
+    for name in ("seed", "device", "verbose", "tensorboard_log", "action_noise", "stats_window_size"):
+        assert name in arguments
+        assert f"`{name}`" in text
+    listed = re.search(r"^The model has (.*?)\. It can be pickled", text, re.M | re.S).group(1)
+    for name in re.findall(r"`(\w+)`", listed):
+        assert hasattr(Model, name), name

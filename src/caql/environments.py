@@ -57,9 +57,11 @@ def _quiet_mujoco() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
-def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
+def _make(task: str, own_limit: bool, render_mode: str | None) -> gym.Env[Any, Any]:
     known = known_task(task)
     if known in OWN_TASKS:
+        if render_mode is not None:
+            raise CaqlError(f"task = {task!r} has no picture of itself to show")
         own: gym.Env[Any, Any] = getattr(importlib.import_module(OWN_TASKS[known]), known)()
         return own
     if known in constrained.PROBLEMS:
@@ -72,7 +74,8 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             limit = None if own_limit else -1
-            return gym.make(spec.id, disable_env_checker=True, max_episode_steps=limit, **spec.arguments)
+            seen = {} if render_mode is None else {"render_mode": render_mode}
+            return gym.make(spec.id, disable_env_checker=True, max_episode_steps=limit, **spec.arguments, **seen)
         except Exception as problem:  # the environment's own constructor may raise anything
             if isinstance(problem, gym.error.Error) and spec.id not in gym.registry:
                 raise CaqlError(
@@ -118,6 +121,8 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             self.action_set = self.actions.action_set
         self.low, self.high = np.asarray(self.action_set.low), np.asarray(self.action_set.high)
         self.observation_shape = observations.shape
+        self.observation_dtype = np.uint8 if observations.dtype == np.uint8 else np.float32
+        """Of the environment's own observations, where it matters: pixels, or numbers."""
         self.observation_size = math.prod(observations.shape)
         with np.errstate(over="ignore"):
             edges = [np.asarray(bound, np.float32).reshape(-1) for bound in (observations.low, observations.high)]
@@ -240,8 +245,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         if not math.isfinite(vector.dot(self._tiny_action)):
             raise Misbehaviour(f"the action {shown(action)} for this step is not a number")
         with _told_of_sets():
-            actions.executed = actions.admissible(vector)
-        return actions.decode(actions.executed)
+            return actions.execute(vector)
 
     def set_columns(self, checked: bool = False) -> dict[str, Array]:
         """What the replay buffer stores of the present state's set; `checked`: it must not be empty."""
@@ -337,6 +341,7 @@ def make_task(
     action_range: ActionRange | Sequence[Any] = None,
     episode_steps: int | None = 0,
     action_set: Any = None,
+    render_mode: str | None = None,
 ) -> Task:
     """A task by name or Gymnasium id, or from an environment.
 
@@ -346,6 +351,7 @@ def make_task(
     action_set: the admissible actions: an `ActionSet`, a function of observations (B, n) that gives one for each, or
         `MODULE:NAME` of either.  None is the environment's own `action_set(observation)`, or its action space.  It is
         joined with the action space; given here, it takes the place of the environment's own.
+    render_mode: Gymnasium's, such as `rgb_array`, for an environment that is made here.
     Raises `CaqlError` for an unknown task, spaces that caql does not take, a range or a set that does not fit.
     """
     if isinstance(action_set, str):
@@ -359,7 +365,7 @@ def make_task(
                 "env is a task already, with its range, episode length and action set; give all of them to make_task"
             )
         return task
-    env = _make(task, own_limit=limit is None) if isinstance(task, str) else task
+    env = _make(task, limit is None, render_mode) if isinstance(task, str) else task
     if not isinstance(env, gym.Env):
         many = f" with {env.num_envs} environments" if hasattr(env, "num_envs") else ""
         raise CaqlError(f"env is a {type(env).__name__}{many}; caql needs one Gymnasium environment")

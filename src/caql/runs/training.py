@@ -66,7 +66,8 @@ def config_task(config: RunConfig) -> Task:
 
 def task_spec(task: Task, config: RunConfig) -> Spec:
     """What an agent must know of a task."""
-    return Spec(task.observation_size, task.action_set, config.epoch_steps, task.sets, task.sets_at)
+    shape, dtype = task.observation_shape, task.observation_dtype
+    return Spec(task.observation_size, task.action_set, config.epoch_steps, task.sets, task.sets_at, shape, dtype)
 
 
 class Training:
@@ -84,7 +85,8 @@ class Training:
         self.state = self.agent.init(jax.random.key(config.seed))
         sets = self.task.sets
         example = None if sets is None else sets.columns(sets.template)
-        self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size, example)
+        sizes = config.replay_size, self.task.observation_size, self.agent.spec.action_size
+        self.replay = Replay(*sizes, example, self.agent.stored_dtype)
         self.epoch = 0
         self.train_step = 0
         self.environment_steps = 0
@@ -198,6 +200,7 @@ class Training:
             "seconds": self.clock.seconds,
             "since": self._since,
             "returns": self._returns,
+            "counted": {} if self.task.actions is None else dict(self.task.actions.counted),
         }
         return arrays, meta
 
@@ -213,6 +216,9 @@ class Training:
         checkpoints.check_entries("seconds", meta["seconds"].values(), float | int)
         for row in meta["records"]:
             checkpoints.check_meta(row, train_step=int)
+        counted = meta.get("counted", {})  # older checkpoints have none
+        checkpoints.check_meta({"counted": counted}, counted=dict)
+        checkpoints.check_meta(counted, **dict.fromkeys(counted, int))
         for statistics in meta["since"]:
             checkpoints.check_entries("since", statistics.values(), float)
         names = {name: f"replay.{name}" for name in self.replay.columns}
@@ -227,6 +233,8 @@ class Training:
         self.explorer.stop()
         self.explorer.episode = meta["episode"]
         self.explorer.said, self.explorer.expected = said, expected
+        if self.task.actions is not None:
+            self.task.actions.counted |= {name: counted[name] for name in self.task.actions.counted if name in counted}
 
     def _going_on(self, arrays: checkpoints.Arrays) -> tuple[list[np.ndarray], np.ndarray | None]:
         """The actions of the episode that a checkpoint was written in, and where they led."""
@@ -313,6 +321,7 @@ class Training:
             "returns": returns,
             "training_return": float(np.mean(self._returns)) if self._returns else None,
             **means,
+            **({} if self.task.actions is None else self.task.actions.take_counted()),
             "seconds": {part: round(seconds, 3) for part, seconds in self.clock.seconds.items()},
         }
         self._since, self._returns = [], []

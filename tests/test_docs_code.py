@@ -18,7 +18,11 @@ import tyro
 
 from tests.pages import PAGES, ROOT, blocks, commands, name_of
 
-TESTED_ELSEWHERE = {"README.md": "test_readme.py", "action-sets.md": "test_docs.py"}
+TESTED_ELSEWHERE = {
+    "README.md": "test_readme.py",
+    "action-sets.md": "test_docs.py",
+    "from-stable-baselines3.md": "test_docs.py",
+}
 WITH_PYTHON = [
     page for page in PAGES if page.name not in TESTED_ELSEWHERE and any(b.language == "python" for b in blocks(page))
 ]

@@ -1,7 +1,11 @@
 """One thread each and one compilation of each program, set before JAX starts."""
 
 import os
+import shutil
+import warnings
 from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -10,11 +14,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 cache = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-
-
-import shutil  # noqa: E402
-
-import pytest  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +46,10 @@ def browser():
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=driver)
-    window = webdriver.Chrome(options=options, service=service)
+    with warnings.catch_warnings():
+        # JAX warns of any fork; this one becomes chromedriver at once.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        window = webdriver.Chrome(options=options, service=service)
     window.set_window_size(1240, 1000)
     yield window
     window.quit()

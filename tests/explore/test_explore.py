@@ -82,7 +82,7 @@ def test_polygons_have_the_corners_of_the_set():
 
 
 def test_an_equality_leaves_a_segment_and_spans_stop_at_the_rows():
-    line = square(ActionSet.equality(weights=[1.0, 1.0], value=0.0))
+    line = square(ActionSet.equality(weights=[1.0, 1.0], total=0.0))
     found = corners(line, (0.0, 0.0))
     assert len(found) <= 3
     assert sorted(found[:, 0].round(4).tolist())[:: len(found) - 1] == [-1.0, 1.0]

@@ -16,6 +16,15 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
+@pytest.fixture
+def as_in_a_clone(tmp_path, monkeypatch):
+    """An empty folder with the files that the pages name."""
+    for name in ("examples", "results", "docs"):
+        (tmp_path / name).symlink_to(Path(__file__).parent.parent / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory):
     """The folder of a short CAQL run on Pendulum: it has learned nothing, and has everything that a run has."""

@@ -25,7 +25,7 @@ from caql.cli.play import main as play
 from caql.playing.sinks import file_sink
 
 HERE = Path(__file__).parent
-SIZE, WIDTH = (1000, 760), 820
+SIZE, WIDTH = (1000, 1700), 820
 """The browser's window, and the picture's width, in pixels."""
 STATES, HOLD = 5, 6
 """States shown, and frames for which a finished proof is held."""
@@ -84,7 +84,7 @@ def proofs(run: str, out: Path) -> None:
 def main() -> None:
     """Make both."""
     (run,) = sys.argv[1:]
-    play([run, "--video", str(HERE / "hopper.gif"), "--overlay", "--width", "240", "--seed", "3"])
+    play([run, "--video", str(HERE / "hopper.gif"), "--overlay", "--width", "240", "--seed", "3", "--speed", "0.5"])
     proofs(run, HERE / "proof.gif")
 
 

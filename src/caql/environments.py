@@ -196,15 +196,23 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             raise Misbehaviour(f"reset raised {told(problem)}") from problem
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise Misbehaviour(f"reset returned {shown(answer)}; it must return an observation and a dictionary")
-        return self._seen(answer[0]), answer[1]
+        return self.seen(answer[0]), answer[1]
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        self.elapsed += 1
-        inside = self._admissible(action) if self.actions is None else self._in_set(self.actions, action)
+        inside = self.prepared(action)
         try:
             answer = self.env.step(inside)
         except Exception as problem:
             raise Misbehaviour(f"step raised {told(problem)}") from problem
+        return self.checked(answer)
+
+    def prepared(self, action: Any) -> Any:
+        """The action as the environment may be given it; the first half of `step`."""
+        self.elapsed += 1
+        return self._admissible(action) if self.actions is None else self._in_set(self.actions, action)
+
+    def checked(self, answer: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """The environment's answer, if it keeps Gymnasium's contract; the second half of `step`."""
         try:
             observation, reward, terminated, truncated, info = answer
         except (TypeError, ValueError) as problem:
@@ -220,9 +228,9 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             cut = True
         if self.elapsed == self._remark_at and not (ended or cut):
             self._remark()
-        return self._seen(observation), amount, ended, cut, info
+        return self.seen(observation), amount, ended, cut, info
 
-    def _seen(self, observation: Any) -> Array:
+    def seen(self, observation: Any) -> Array:
         """The observation's vector; where actions depend on the state, that is the state from now on."""
         vector = self._vector(observation)
         if self.actions is not None:
@@ -320,6 +328,11 @@ def stored_task(task: str, place: object, trust: bool) -> str:
             "give env= (in Python), the task itself (caql train) or --trust if you know that code"
         )
     return task
+
+
+def is_made_by_name(task: str) -> bool:
+    """Whether a stored name is a task's here or a Gymnasium id, and not the class of the user's own environment."""
+    return known_task(task) is not None or ":" in task or task in gym.registry
 
 
 def make_task(

@@ -243,8 +243,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         if not math.isfinite(vector.dot(self._tiny_action)):
             raise Misbehaviour(f"the action {shown(action)} for this step is not a number")
         with _told_of_sets():
-            actions.executed = actions.admissible(vector)
-        return actions.decode(actions.executed)
+            return actions.execute(vector)
 
     def set_columns(self, checked: bool = False) -> dict[str, Array]:
         """What the replay buffer stores of the present state's set; `checked`: it must not be empty."""

@@ -16,7 +16,10 @@ from caql.maxq.solvers import BACKENDS, solver_class
 if TYPE_CHECKING:
     from caql.bench.maxq import Case, Measurement
 
-BENCHES = {"maxq": "max over a of Q(x, a): every solver on trained and untrained networks"}
+BENCHES = {
+    "maxq": "max over a of Q(x, a): every solver on trained and untrained networks",
+    "microgrid": "agents trained on the microgrid, beside rolling-horizon control and perfect information",
+}
 
 SET_SOLVERS = ("exact", "highs", "scip")
 """The solvers that take every set and prove; all are held against the first."""
@@ -54,11 +57,16 @@ def main(args: list[str]) -> None:
     """Run the command."""
     if not args or args[0] in ("-h", "--help"):
         print(
-            "usage: caql bench NAME [OPTIONS]\n\n" + "\n".join(f"  {name:8} {what}" for name, what in BENCHES.items())
+            "usage: caql bench NAME [OPTIONS]\n\n" + "\n".join(f"  {name:10} {what}" for name, what in BENCHES.items())
         )
         sys.exit(0 if args else 2)
     if args[0] not in BENCHES:
         raise CaqlError(f"bench {args[0]!r} does not exist; {nearest(args[0], BENCHES)}")
+    if args[0] == "microgrid":
+        from caql.cli import bench_microgrid
+
+        bench_microgrid.main(args[1:])
+        return
     options = tyro.cli(Arguments, args=args[1:], prog="caql bench maxq")
     if options.states < 1:
         raise CaqlError(f"states = {options.states} must be at least 1")

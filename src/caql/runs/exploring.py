@@ -220,11 +220,15 @@ class Explorer:
         if self._there and self.expected is not None:
             return self.expected
         observation = self._begin()
+        possible = self.task.actions
+        counted = {} if possible is None else dict(possible.counted)
         for action in self.said:
             observation, reward, terminated, truncated, _ = self.task.step(action)
             self._total += reward
             if terminated or truncated:
                 break
+        if possible is not None:
+            possible.counted = counted  # what is repeated was counted when it was new
         if self.said and (self.expected is None or not np.array_equal(observation, self.expected)):
             if not self._warned:
                 warnings.warn(

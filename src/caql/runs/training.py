@@ -198,6 +198,7 @@ class Training:
             "seconds": self.clock.seconds,
             "since": self._since,
             "returns": self._returns,
+            "counted": {} if self.task.actions is None else dict(self.task.actions.counted),
         }
         return arrays, meta
 
@@ -213,6 +214,9 @@ class Training:
         checkpoints.check_entries("seconds", meta["seconds"].values(), float | int)
         for row in meta["records"]:
             checkpoints.check_meta(row, train_step=int)
+        counted = meta.get("counted", {})  # older checkpoints have none
+        checkpoints.check_meta({"counted": counted}, counted=dict)
+        checkpoints.check_meta(counted, **dict.fromkeys(counted, int))
         for statistics in meta["since"]:
             checkpoints.check_entries("since", statistics.values(), float)
         names = {name: f"replay.{name}" for name in self.replay.columns}
@@ -227,6 +231,8 @@ class Training:
         self.explorer.stop()
         self.explorer.episode = meta["episode"]
         self.explorer.said, self.explorer.expected = said, expected
+        if self.task.actions is not None:
+            self.task.actions.counted |= {name: counted[name] for name in self.task.actions.counted if name in counted}
 
     def _going_on(self, arrays: checkpoints.Arrays) -> tuple[list[np.ndarray], np.ndarray | None]:
         """The actions of the episode that a checkpoint was written in, and where they led."""
@@ -313,6 +319,7 @@ class Training:
             "returns": returns,
             "training_return": float(np.mean(self._returns)) if self._returns else None,
             **means,
+            **({} if self.task.actions is None else self.task.actions.take_counted()),
             "seconds": {part: round(seconds, 3) for part, seconds in self.clock.seconds.items()},
         }
         self._since, self._returns = [], []

@@ -31,7 +31,7 @@ from caql.experiments.report.document import (
 from caql.experiments.report.document import Cell as Entry
 from caql.experiments.report.figures import Dots, Line, Panel, panels
 from caql.experiments.report.results import Results, is_run, other_axes, read_paths
-from caql.experiments.report.returns import Rows, matrix, numbers, summary
+from caql.experiments.report.returns import Rows, counted, matrix, numbers, summary
 from caql.experiments.report.tables import Catalogue, Cell, variant
 from caql.experiments.report.timings import latency, latency_in_runs, time_split, title
 from caql.experiments.specs import SPECS, Spec
@@ -115,7 +115,10 @@ def section(spec: Spec, catalogue: Catalogue) -> list[Block]:
         }
     if not rows:
         return []
-    blocks: list[Block] = [Heading(spec.title), matrix(spec, rows), *curves(spec, rows)]
+    blocks: list[Block] = [Heading(spec.title), matrix(spec, rows)]
+    if not spec.of_paper:
+        blocks.append(counted(rows))
+    blocks += curves(spec, rows)
     blocks += [Text(f"Cannot work: {each}.") for each in spec.cannot_work]
     if spec.every_configuration:
         blocks += sensitivity(spec, rows)
@@ -143,10 +146,12 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
             blocks.append(Text(f"{SPECS[name].title}: {count} of {size} cells have {what}. {'; '.join(listed)}."))
         else:
             blocks.append(Text(f"{SPECS[name].title}: no cell is empty."))
-    hopeless = {each: None for spec in SPECS.values() if spec.name not in shown for each in spec.cannot_work}
+    # A folder with nothing of the paper's is no reproduction of it that something is missing from.
+    of_paper = [spec for spec in SPECS.values() if spec.of_paper and about_paper(shown, results)]
+    hopeless = {each: None for spec in of_paper if spec.name not in shown for each in spec.cannot_work}
     blocks += [Text(f"Cannot work, and is not run: {each}.") for each in hopeless]
-    idle = [spec.title for spec in SPECS.values() if spec.name not in shown and not spec.latency]
-    if not any(run.latency for run in results.runs):
+    idle = [spec.title for spec in of_paper if spec.name not in shown and not spec.latency]
+    if of_paper and not any(run.latency for run in results.runs):
         idle.append(SPECS["latency"].title)
     if idle:
         blocks.append(Text(f"Not run at all: {'; '.join(idle)}."))
@@ -169,6 +174,11 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
         body = [[run.folder.name, variant(run.config), f"{run.last:.1f}", f"{run.second_half:.1f}"] for run in others]
         blocks.append(Table(["run", "method", "last window", "second half"], body))
     return blocks
+
+
+def about_paper(shown: Sequence[str], results: Results) -> bool:
+    """Whether a report is about the paper's experiments: unless all that it shows is of another kind."""
+    return not shown or any(SPECS[name].of_paper for name in shown) or any(run.latency for run in results.runs)
 
 
 def _last_line(text: str | None) -> str:
@@ -202,23 +212,25 @@ def build(
     catalogue = Catalogue(results.runs, unfinished)
     states = Counter(run.state for run in results.runs)
     hours = sum(sum(run.seconds.values()) for run in results.runs) / 3600
+    shown, sections = [], []
+    for spec in SPECS.values():
+        found = latency(results.runs) if spec.latency else section(spec, catalogue)
+        sections += found
+        if found and not spec.latency:
+            shown.append(spec.name)
+    paper = about_paper(shown, results)
     blocks: list[Block] = [
-        Heading("CAQL: the paper's experiments, run again", 1),
+        Heading("CAQL: the paper's experiments, run again" if paper else "CAQL: constrained actions", 1),
         Text(
             f"{len(results.runs)} runs: {', '.join(f'{count} {state}' for state, count in sorted(states.items()))}; "
             f"{hours:.1f} hours of computing. A window is 6 evaluations; a run's result is the mean of its last one. "
-            "The 95th percentile of the smoothed curve stands only beside the paper's number."
+            + ("The 95th percentile of the smoothed curve stands only beside the paper's number." if paper else "")
             + (" Unfinished runs are included as they stand." if unfinished else "")
         ),
         Text("Made by `caql report`; the runs by `caql sweep`, which skips what is finished."),
         Bands(),
     ]
-    shown = []
-    for spec in SPECS.values():
-        found = latency(results.runs) if spec.latency else section(spec, catalogue)
-        blocks += found
-        if found and not spec.latency:
-            shown.append(spec.name)
+    blocks += sections
     blocks += others_section(catalogue.others())
     blocks += [*latency_in_runs(results.runs), *time_split(results.runs), *missing(catalogue, results, folder, shown)]
     return Report(blocks, summary(catalogue))

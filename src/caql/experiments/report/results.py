@@ -20,7 +20,10 @@ from caql.experiments.sweep.sweep import method_name
 
 Row = dict[str, Any]
 Names = tuple[tuple[str, ...], tuple[str, ...]]
-EVALUATION = (("train_step", "return"), ("filtered", "clustered", "dropped", "work", "solve_ms", "environment_steps"))
+EVALUATION = (
+    ("train_step", "return"),
+    ("filtered", "clustered", "dropped", "work", "solve_ms", "environment_steps", "actions", "violations"),
+)
 """The numbers that a row of metrics must have, and those that it may have."""
 LATENCY = (("train_step",), ())
 
@@ -102,6 +105,15 @@ class Run:
         """% of the max-Q problems that a solver was asked and gave no answer to, if the run recorded it."""
         shares = [row["dropped"] for row in self.rows if "dropped" in row]
         return 100.0 * float(np.mean(shares)) if shares else None
+
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        """Actions that the environment was given, exploring and greedy, and how many were not admissible.
+
+        None where actions are a box, which is not counted.
+        """
+        rows = [row for row in self.rows if "actions" in row and "violations" in row]
+        return (sum(row["actions"] for row in rows), sum(row["violations"] for row in rows)) if rows else None
 
     @property
     def work(self) -> float | None:

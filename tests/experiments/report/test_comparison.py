@@ -74,6 +74,15 @@ def test_a_run_without_a_curve_is_left_out_and_named(tmp_path):
     assert "fewer than two evaluations" in (tmp_path / "out" / "report.md").read_text()
 
 
+def test_a_damaged_run_is_named(tmp_path):
+    broken = write_run(tmp_path, config(seed=5))
+    (broken / "config.json").write_text("{")
+    with pytest.raises(CaqlError, match=f"holds no run; left out: {broken.name}"):
+        build(broken)
+    write(build([broken, write_run(tmp_path, config())]), tmp_path / "out")
+    assert "config.json is damaged" in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_axes_are_the_runs_means(tmp_path):
     folders = [write_run(tmp_path, config(seed=seed)) for seed in range(2)]
     rows = [json.loads(line) for line in (folders[1] / "metrics.jsonl").read_text().splitlines()]

@@ -165,7 +165,9 @@ def test_values_are_read_by_pointing_and_by_keys(opened):
     assert tip.is_displayed()
     assert "sac" in tip.text
     assert "±" in tip.text
-    opened.execute_script("arguments[0].focus()", panel)
+    ActionChains(opened).move_to_element_with_offset(panel, 0, -150).perform()
+    assert not tip.is_displayed()
+    opened.execute_script("arguments[0].focus({preventScroll: true})", panel)
     ActionChains(opened).send_keys(Keys.ARROW_LEFT).perform()
     lines = tip.text.splitlines()
     assert lines[0] == "Hopper [-0.5, 0.5], 195,000 gradient steps"

@@ -161,7 +161,10 @@
     };
     catcher.addEventListener("pointermove", point);
     catcher.addEventListener("pointerdown", point);
-    catcher.addEventListener("pointerleave", () => forget(group));
+    catcher.addEventListener("pointerleave", () => {
+      wanted = null;
+      forget(group);
+    });
     group.addEventListener("blur", () => forget(group));
     group.addEventListener("keydown", (event) => {
       const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

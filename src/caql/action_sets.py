@@ -10,9 +10,6 @@ vary can be stored beside the transitions and travel through `jit`; the others a
 from __future__ import annotations
 
 import hashlib
-import importlib
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -23,6 +20,7 @@ import numpy as np
 
 from caql.actions import ActionSet
 from caql.errors import CaqlError
+from caql.named_code import import_named
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = dict[str, Any]
@@ -141,23 +139,8 @@ def check_width(given: ActionSet, space: ActionSet) -> None:
 
 
 def named_set(name: str) -> Given:
-    """What `module:name` stands for: an `ActionSet`, or a function that gives one; the module is imported.
-
-    The present folder counts as a place for modules, after all others.
-    """
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise CaqlError(f"action_set = {name!r} must be MODULE:NAME, a set or a function in a module")
-    here = os.getcwd()
-    sys.path.append(here)
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as problem:  # a module may raise anything while it is imported
-        raise CaqlError(f"action_set = {name!r} cannot be imported: {type(problem).__name__}: {problem}") from problem
-    finally:
-        sys.path.remove(here)
+    """What `module:name` stands for: an `ActionSet`, or a function that gives one; the module is imported."""
+    found = import_named("action_set", name, "MODULE:NAME, a set or a function in a module")
     if not (isinstance(found, ActionSet) or callable(found)):
         raise CaqlError(f"action_set = {name!r} is a {type(found).__name__}; it must be an ActionSet or a function")
     return found

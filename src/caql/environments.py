@@ -121,6 +121,8 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             self.action_set = self.actions.action_set
         self.low, self.high = np.asarray(self.action_set.low), np.asarray(self.action_set.high)
         self.observation_shape = observations.shape
+        self.observation_dtype = np.uint8 if observations.dtype == np.uint8 else np.float32
+        """Of the environment's own observations, where it matters: pixels, or numbers."""
         self.observation_size = math.prod(observations.shape)
         with np.errstate(over="ignore"):
             edges = [np.asarray(bound, np.float32).reshape(-1) for bound in (observations.low, observations.high)]

@@ -39,10 +39,16 @@ class Replay:
     """The last `capacity` transitions, float32.
 
     columns: what is stored of one state's action set, as an example; None if all states have the same.
+    dtype: of the states; uint8 for pixels, which take a quarter of float32's memory.
     """
 
     def __init__(
-        self, capacity: int, observation_size: int, action_size: int, columns: dict[str, Any] | None = None
+        self,
+        capacity: int,
+        observation_size: int,
+        action_size: int,
+        columns: dict[str, Any] | None = None,
+        dtype: Any = np.float32,
     ) -> None:
         if capacity < 1:
             raise CaqlError(f"replay_size = {capacity} must be at least 1")
@@ -54,10 +60,10 @@ class Replay:
             return {name: np.zeros((capacity, *np.shape(array)), np.float32) for name, array in columns.items()}
 
         self.data = Batch(
-            states=np.zeros((capacity, observation_size), np.float32),
+            states=np.zeros((capacity, observation_size), dtype),
             actions=np.zeros((capacity, action_size), np.float32),
             rewards=np.zeros(capacity, np.float32),
-            next_states=np.zeros((capacity, observation_size), np.float32),
+            next_states=np.zeros((capacity, observation_size), dtype),
             continues=np.zeros(capacity, np.float32),
             sets=sets(),
             next_sets=sets(),

@@ -79,6 +79,7 @@ AGENTS: dict[str, Flat] = {
         "relaxed": False,
         "critics": 1,
         "combine": "min",
+        "encoder": None,
     },
     "naf": {**_COMMON, **_EXPLORATION, "q_learning_rate": 0.001, "saturation_penalty": 1.0},
     "ddpg": {**_COMMON, **_EXPLORATION, "critic_learning_rate": 0.001, "actor_learning_rate": 0.001},

@@ -34,7 +34,7 @@ def paper_task(name: str) -> str | None:
     return {known.lower(): known for known in TASKS}.get(name.lower())
 
 
-OWN_TASKS = {"Microgrid": "caql.tasks.microgrid", "Platform": "caql.tasks.platform"}
+OWN_TASKS = {"Microgrid": "caql.tasks.microgrid", "Platform": "caql.tasks.platform", "Dot": "caql.tasks.dot"}
 """Environments of this package: name of the class -> its module."""
 
 

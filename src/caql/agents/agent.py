@@ -32,6 +32,7 @@ class Spec(NamedTuple):
     action_set: the set of all states or, where it depends on the state, the box around all of them.
     sets: the sets of the states, if they differ.
     sets_at: (B, n) states -> their sets on the host; needed only by agents that act with a solver.
+    observation_shape, observation_dtype: as the environment gives them; what an agent sees is a flat float32 vector.
     """
 
     observation_size: int
@@ -39,6 +40,8 @@ class Spec(NamedTuple):
     epoch_steps: int = 20
     sets: StateSets | None = None
     sets_at: Callable[[Any], ActionSet] | None = None
+    observation_shape: tuple[int, ...] = ()
+    observation_dtype: Any = np.float32
 
     @property
     def action_size(self) -> int:
@@ -87,6 +90,11 @@ class Agent(Protocol):
 
     name: ClassVar[str]
     spec: Spec
+
+    @property
+    def stored_dtype(self) -> Any:
+        """What the replay buffer keeps observations in."""
+        return np.float32
 
     def init(self, key: jax.Array) -> Any:
         """A fresh state: a pytree of arrays, everything that learning changes."""

@@ -18,15 +18,15 @@ from caql.action_sets import Columns, relaxed
 from caql.actions import ActionSet
 from caql.agents.action_functions import make_action_function
 from caql.agents.agent import Agent, Array, Policy, Spec
-from caql.agents.caql_settings import CAQLConfig
-from caql.agents.critics import Critics
+from caql.agents.caql_settings import CAQLConfig, check_solver
+from caql.agents.critics import Critics, encoder_for
 from caql.agents.measurement import SolveTimes, shortfalls, solve_times
-from caql.agents.policies import SolverPolicy, exploring
+from caql.agents.policies import EncodedPolicy, SolverPolicy, exploring
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
 from caql.losses import hinge_loss, l2_loss
 from caql.maxq.problem import Problem, Solution, Status
-from caql.maxq.solvers import inside_jit, solvers_for, without_clock
+from caql.maxq.solvers import inside_jit, without_clock
 from caql.networks import FoldedNetwork, fold_state
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -60,19 +60,12 @@ class CAQL(Agent):
 
     def __init__(self, config: CAQLConfig, spec: Spec) -> None:
         config.check_it_can_learn()
+        check_solver(config, spec)
         self.config, self.spec = config, spec
-        if spec.integer and not config.solver.accepts_integers and not config.relaxed:
-            able = " or ".join(map(repr, solvers_for(rows=True, integers=True)))
-            raise CaqlError(
-                f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take {able}, "
-                "or relaxed = True, which searches without them and rounds the action"
-            )
-        if spec.constrained and not config.solver.accepts_rows:
-            able = " or ".join(map(repr, solvers_for(rows=True)))
-            raise CaqlError(f"solver = {config.solver.name!r} cannot search over rows and equalities; take {able}")
-        network = FlatNetwork((spec.observation_size + spec.action_size, *config.hidden, 1))
-        self.q_network = Critics(network, config.critics, config.combine)
-        self.action_function = make_action_function(config.action_function, config.action_hidden, spec, config.squash)
+        encoder, seen = encoder_for(config, spec)
+        network = FlatNetwork((seen.observation_size + spec.action_size, *config.hidden, 1))
+        self.q_network = Critics(network, config.critics, config.combine, encoder)
+        self.action_function = make_action_function(config.action_function, config.action_hidden, seen, config.squash)
         self.q_adam, self.action_adam = adam(config.q_learning_rate), adam(config.action_learning_rate)
         self.targets = Targets(config.stages(), config)
         self.scan = jax.jit(self._scan, donate_argnums=0)
@@ -83,6 +76,11 @@ class CAQL(Agent):
         self.solver = without_clock(config.solver)
         self.inside_jit = inside_jit(self.solver)
         self.solve = self.solver.solve if self.inside_jit is None else jax.jit(self.inside_jit)
+        self.encode = jax.jit(self.q_network.features)
+
+    @property
+    def stored_dtype(self) -> Any:
+        return np.float32 if self.q_network.encoder is None else self.q_network.encoder.dtype
 
     def init(self, key: jax.Array) -> CAQLState:
         q_key, action_key = jax.random.split(key)
@@ -122,20 +120,26 @@ class CAQL(Agent):
 
     def _context(self, state: CAQLState, batch: Batch) -> Context:
         """What the labels of a minibatch are made from."""
-        layers = self.q_network.layers
-        q = layers(state.q.vector)
-        second = (layers(state.second_target),) if self.config.clipped_double_q else ()
+        second = (state.second_target,) if self.config.clipped_double_q else ()
+        vectors = (state.q.vector, state.target, *second)
+        seen, (q, *targets) = self.q_network.side_by_side(vectors, batch.next_states)
+        batch = batch._replace(next_states=seen)
         return Context(
             batch=batch,
             q=q,
-            network=fold_state(q, batch.next_states),
-            targets=(layers(state.target), *second),
+            network=fold_state(q, seen),
+            targets=tuple(targets),
             action_set=self._searched(self.spec.set_of(batch.next_sets)),
-            guess=self.action_function.guess(state.action_function.vector, batch.next_states, batch.next_sets),
+            guess=self.action_function.guess(state.action_function.vector, self._own(seen), batch.next_sets),
             discount=self.config.discount,
             q_values=jnp.min(self.q_network.values(state.q.vector, batch.states, batch.actions), axis=0),
             epoch=state.step // self.spec.epoch_steps,
         )
+
+    def _own(self, seen: jax.Array) -> jax.Array:
+        """The part of the context's next states that Q itself and the action function see."""
+        encoder = self.q_network.encoder
+        return seen if encoder is None else seen[..., : encoder.features]
 
     def _learn(self, state: CAQLState, context: Context, found: Labels) -> tuple[CAQLState, dict[str, jax.Array]]:
         """One step on the minibatch's labels: both networks, both targets, lambda."""
@@ -151,8 +155,10 @@ class CAQL(Agent):
                 losses = hinge_loss(values, labels, state.hinge_penalty)
             return jnp.sum(jnp.mean(losses, axis=1)), self.q_network.combined(values)
 
+        seen = batch._replace(next_states=self._own(batch.next_states))
+
         def distillation_loss(vector: jax.Array) -> tuple[jax.Array, None]:
-            return jnp.mean(self.action_function.loss(vector, batch, context.network, distilled)), None
+            return jnp.mean(self.action_function.loss(vector, seen, context.network, distilled)), None
 
         q, loss, values = descend(self.q_adam, state.q, bellman_loss)
         action_function, action_loss, _ = descend(self.action_adam, state.action_function, distillation_loss)
@@ -235,6 +241,9 @@ class CAQL(Agent):
             policy: Policy = self.solver_policy(state, sigma)
         else:
             policy = self.action_function.policy(state.action_function.vector, sigma)
+            if self.q_network.encoder is not None:
+                vector = jnp.copy(state.q.vector)  # The state's own memory is given up to the next update.
+                policy = EncodedPolicy(lambda states: np.asarray(self.encode(vector, states)), policy)
         return exploring(policy, self.spec, exploration.epsilon(epoch))
 
     def _searched(self, action_set: ActionSet) -> ActionSet:
@@ -253,7 +262,7 @@ class CAQL(Agent):
             layers = self.q_network.layers(np.asarray(state.q.vector))
             action_set = self._searched(self._set_at(states))
             gaps = self.config.tolerance, self.config.relative_tolerance
-            network: Any = fold_state(layers, states)  # type: ignore[arg-type]
+            network: Any = fold_state(layers, self.inputs(state, states))
             solution = self.solver.solve(Problem(network, action_set, None, *gaps), None)
         status = np.asarray(solution.status)
         if (status == Status.FAILED).any():
@@ -262,6 +271,10 @@ class CAQL(Agent):
         if (status == Status.INFEASIBLE).any():
             actions = np.where((status == Status.INFEASIBLE)[:, None], np.asarray(self.spec.action_set.centre), actions)
         return actions
+
+    def inputs(self, state: CAQLState, states: Any) -> Any:
+        """What Q's layers see of (B, n) states: the encoder's features, or the states."""
+        return states if self.q_network.encoder is None else np.asarray(self.encode(state.q.vector, states))
 
     def max_q(self, state: CAQLState, states: Any, tolerance: float | None = None) -> Problem:
         """The max-Q problem of Q_theta at (B, n) states, warm-started by the action function."""
@@ -287,5 +300,5 @@ class CAQL(Agent):
         self, q: jax.Array, action_function: jax.Array, states: jax.Array, sets: Columns | None
     ) -> tuple[FoldedNetwork, jax.Array]:
         """Q at (B, n) states with the states folded away, and the action function's actions there."""
-        network = fold_state(self.q_network.layers(q), states)
-        return network, self.action_function.guess(action_function, states, sets)
+        seen = self.q_network.features(q, states)
+        return fold_state(self.q_network.layers(q), seen), self.action_function.guess(action_function, seen, sets)

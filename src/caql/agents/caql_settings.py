@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from caql.agents.agent import check_common
+from caql.agents.agent import Spec, check_common
 from caql.agents.policies import Exploration
 from caql.errors import CaqlError, require
 from caql.maxq.gradient_ascent import GradientAscent
+from caql.maxq.solvers import solvers_for
 from caql.targets.clustering import Clustering, ClusterSettings
 from caql.targets.context import Stage
 from caql.targets.dual import Dual, DualFilter
@@ -33,6 +34,9 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """Q-networks, all learning the same label; what is maximised, exactly, is their combination."""
     combine: Literal["min", "mean"] = "min"
     """The combination of several critics."""
+    encoder: str | None = None
+    """What turns observations into features, with which the Q-network and the action function begin: 'cnn' for images,
+    or MODULE:NAME of your own (see `caql.encoders`)."""
     action_hidden: tuple[int, ...] = (32, 16)
     """Units of the action function's hidden layers."""
     discount: float = 0.99
@@ -107,3 +111,16 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
             Clustering(self): self.cluster_radius > 0,
         }
         return tuple(stage for stage, chosen in wanted.items() if chosen)
+
+
+def check_solver(config: CAQLConfig, spec: Spec) -> None:
+    """Raise `CaqlError` if the solver cannot search over the task's actions."""
+    if spec.integer and not config.solver.accepts_integers and not config.relaxed:
+        able = " or ".join(map(repr, solvers_for(rows=True, integers=True)))
+        raise CaqlError(
+            f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take {able}, "
+            "or relaxed = True, which searches without them and rounds the action"
+        )
+    if spec.constrained and not config.solver.accepts_rows:
+        able = " or ".join(map(repr, solvers_for(rows=True)))
+        raise CaqlError(f"solver = {config.solver.name!r} cannot search over rows and equalities; take {able}")

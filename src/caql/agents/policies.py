@@ -8,6 +8,7 @@ One network, `HostNetwork`, and a small policy for each way to make an action of
     SquashedGaussianPolicy   centre + radius * tanh(mean + learned size * noise)
     SolverPolicy             no network: the max-Q solver's maximisers, plus noise of a given size
     RadialPolicy             the output squashed onto the state's set, plus noise of a given size
+    EncodedPolicy            around any network's: the network sees an encoder's features
     EpsilonGreedy            around any of them, where actions are whole numbers or choices
 
 Every action is clipped into the box: noise leaves it, and so can the rounding in centre + radius, by one unit in
@@ -186,6 +187,23 @@ class SolverPolicy(_InBox):
 
     def explore(self, state: Array, noise: Array) -> Array:
         return self.clip(self.act(state) + self.sigma * noise)
+
+
+class EncodedPolicy:
+    """A policy of features: `encode` makes them of (B, n) states, in JAX, whatever it costs, as encoders are JAX's."""
+
+    def __init__(self, encode: Callable[[Array], Array], policy: Policy) -> None:
+        self.encode, self.policy = encode, policy
+
+    def _seen(self, state: Array) -> Array:
+        features = self.encode(np.atleast_2d(np.asarray(state, np.float32)))
+        return features if np.ndim(state) > 1 else features[0]
+
+    def act(self, state: Array) -> Array:
+        return self.policy.act(self._seen(state))
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        return self.policy.explore(self._seen(state), noise)
 
 
 class EpsilonGreedy:

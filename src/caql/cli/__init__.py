@@ -1,4 +1,4 @@
-"""The command line: `caql train | evaluate | play | explore | solve | sweep | report | watch | bench`.
+"""The command line: `caql train | evaluate | play | explore | solve | sweep | report | watch | bench | audit`.
 
 Each command is a module beside this one with a `main(args)`; only the one asked for is imported.
 """
@@ -19,6 +19,7 @@ COMMANDS = {
     "report": "tables and figures of finished runs, beside the paper's or each other's",
     "watch": "a live view of a run or a sweep",
     "bench": "measure the solvers side by side",
+    "audit": "how far a Stable-Baselines3 actor falls short of its own critic's maximum",
 }
 
 

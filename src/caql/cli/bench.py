@@ -43,6 +43,8 @@ class Arguments:
     sets: bool = False
     """Measure action sets instead: rows, equalities, whole numbers and mixed ones, beside the box; with exact, HiGHS
     and SCIP, and the projection onto a set."""
+    sizes: bool = False
+    """Measure the larger trained networks instead, with those of the solvers that are no MIP solvers."""
     hard: bool = True
     """Also measure the untrained, harder networks."""
     mip_settings: bool = False
@@ -72,9 +74,10 @@ def main(args: list[str]) -> None:
         raise CaqlError(f"states = {options.states} must be at least 1")
     if options.threads < 1:
         raise CaqlError(f"threads = {options.threads} must be at least 1")
-    from caql.bench.maxq import compile_times, trained_case, two_processes, untrained_case
+    from caql.bench.maxq import SIZES, compile_times, trained_case, two_processes, untrained_case
 
-    tasks = [trained_case(name, options.states) for name in _split(options.tasks)]
+    names = SIZES if options.sizes else _split(options.tasks)
+    tasks = [trained_case(name, options.states) for name in names]
     if options.sets:
         _sets(tasks, options.states)
         return
@@ -83,6 +86,14 @@ def main(args: list[str]) -> None:
         solver_class(name)
     clock = "processor time" if options.threads == 1 else "wall time"
     title = f"trained networks, {options.states} states, {options.threads} thread(s), {clock}"
+    quick = [name for name in solvers if name not in (*BACKENDS, "mip")]
+    if options.sizes:
+        if not quick:
+            raise CaqlError(
+                f"solvers = {', '.join(solvers)} has none for large networks; right would be exact, ga or cem"
+            )
+        _compare(title, tasks, quick, options.threads)
+        return
     _compare(title, tasks, solvers, options.threads)
     _batches(tasks, options.states)
     if options.processes:
@@ -96,7 +107,6 @@ def main(args: list[str]) -> None:
             untrained_case((32, 16), 6, options.states),
             untrained_case((64, 64), 3, options.states),
         ]
-        quick = [name for name in solvers if name not in (*BACKENDS, "mip")]
         _compare("untrained networks", hard, quick, options.threads)
     if options.compilation:
         cold, cached = compile_times()

@@ -1,7 +1,8 @@
-"""The half of a model that acts: predictions, and who makes them."""
+"""The half of a model that acts: predictions, who makes them, and the same as an ONNX file."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,9 @@ from caql.agents.agent import Policy
 from caql.config import SEEDS
 from caql.environments import Task
 from caql.errors import CaqlError
+from caql.exports import policy_graph
+from caql.graphs import Network
+from caql.network_files.export import write_onnx
 from caql.runs.streams import Purpose, stream
 from caql.runs.training import Training
 
@@ -53,7 +57,7 @@ class Acting:
             noise = self._draws.standard_normal((len(states), len(self.task.low)), np.float32)
             actions = np.stack([policy.explore(x, e) for x, e in zip(states, noise, strict=True)])
         taken = self._taken(observation, actions)
-        return (taken if np.ndim(observation) > 1 else taken[0]), None
+        return (taken if self._is_batch(observation) else taken[0]), None
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Let the noise of `predict(deterministic=False)` begin again, from a seed or by default the model's own."""
@@ -90,8 +94,26 @@ class Acting:
             self._policy = training.state, training.agent.policy(training.state, training.decays)
         return self._policy[1]
 
+    def export(self, path: str | Path, what: str = "policy") -> None:
+        """Write the greedy policy, or with `what="q"` the Q-network (CAQL), as an ONNX file.
+
+        The policy takes `observation` (N, n) and gives `action` (N, d) inside the action box, as `predict` does before
+        an action set with rows or whole numbers is applied; Q takes `observation` and `action` and gives `q` (N, 1).
+        Raises `CaqlError` for a policy that is not a network alone, such as the max-Q solver.
+        """
+        if what not in ("policy", "q"):
+            raise CaqlError(f"what = {what!r} must be 'policy' or 'q'")
+        write_onnx(policy_graph(self.greedy_policy()) if what == "policy" else self._q_graph(), path)
+
+    def _q_graph(self) -> Network:
+        raise CaqlError(f"what = 'q' needs CAQL; {type(self).__name__} keeps its critics to itself")
+
     def _solver_policy(self) -> Policy:
         raise CaqlError(f"greedy = 'solver' needs CAQL; {type(self).__name__} has no max-Q solver")
+
+    def _is_batch(self, observation: Any) -> bool:
+        """Whether these are several observations; one may have any number of axes itself."""
+        return np.ndim(observation) > 1 and np.shape(observation) != self.task.observation_shape
 
     def _states(self, observation: Any) -> np.ndarray:
         states = np.asarray(observation, np.float32)

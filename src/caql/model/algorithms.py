@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.agents.agent import Policy
+from caql.exports import q_graph
+from caql.graphs import Network
 from caql.maxq.arguments import checked_network, chosen_solver
 from caql.maxq.maximize import maximize_over
 from caql.maxq.problem import Solver
@@ -56,7 +58,9 @@ class CAQL(Model):
         solver = solver or proving_solver(action_set)
         guess: Any = self.training.agent.max_q(self.training.state, states.astype(np.float32)).warm_start
         solution = maximize_over(
-            checked_network([(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], states),
+            checked_network(
+                [(np.asarray(weights), np.asarray(bias)) for weights, bias in self.q_layers()], self.q_inputs(states)
+            ),
             action_set,
             chosen_solver(solver, {"threads": None, "time_limit": time_limit, "node_limit": node_limit}),
             tolerance,
@@ -66,14 +70,22 @@ class CAQL(Model):
         with np.errstate(invalid="ignore"):  # where no action is admissible, both are -inf
             gap = solution.upper - solution.values
         certificate = Certificate(solution.actions, solution.values, solution.upper, gap, solution.status)
-        if np.ndim(observation) > 1:
+        if self._is_batch(observation):
             return certificate
         return Certificate(*(np.asarray(part)[0] for part in certificate))
 
     def q_layers(self) -> Layers:
-        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like."""
+        """The Q-network's layers `(W, b)`, for `caql.maximize` and the like: of `q_inputs` and the action."""
         layers: Layers = self.training.agent.q_network.layers(np.asarray(self.training.state.q.vector))
         return layers
+
+    def q_inputs(self, observations: Any) -> np.ndarray:
+        """What the Q-network's layers see of (B, n) observations: an encoder's features, or the observations."""
+        inputs: np.ndarray = self.training.agent.inputs(self.training.state, observations)
+        return inputs
+
+    def _q_graph(self) -> Network:
+        return q_graph(self.q_layers(), self.task.observation_size)
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.decays, self.task.action_set)

@@ -15,6 +15,7 @@ import numpy as np
 from caql.action_sets import set_name
 from caql.agents.agent import Policy
 from caql.config import SEEDS, RunConfig
+from caql.encoders import choose_encoder
 from caql.environments import Task, episode_limit, known_task
 from caql.errors import CaqlError, nearest
 from caql.model.acting import Acting
@@ -81,8 +82,7 @@ class Model(Acting, Stored):
             by Stable-Baselines3's names (`gamma=...`, `train_freq=...`).
         Raises `CaqlError` for a setting or a value that does not fit.
         """
-        if policy != "MlpPolicy":
-            raise CaqlError(f"policy = {policy!r} is not known; caql's networks are 'MlpPolicy'")
+        choose_encoder(policy, self.agent_name, settings)
         if env is None:
             raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")
         if defaults is not None and defaults not in DEFAULTS:

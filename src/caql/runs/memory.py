@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import jax
+import numpy as np
 
 from caql.errors import CaqlError
 
@@ -25,13 +26,13 @@ def state_shapes(agent: Any) -> Any:
 
 
 def check_memory(agent: Any, replay_size: int, observation_size: int) -> None:
-    """Refuse a run whose networks or replay buffer exceed this machine's memory; all numbers have four bytes."""
+    """Refuse a run whose networks or replay buffer exceed this machine's memory; a number has four bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     state = 4 * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(state_shapes(agent)))
-    row = 2 * observation_size + agent.spec.action_size + 2
+    row = 2 * observation_size * np.dtype(agent.stored_dtype).itemsize + 4 * (agent.spec.action_size + 2)
     for name, value, needed in (
         ("hidden", agent.config.hidden, state),
-        ("replay_size", replay_size, 4 * replay_size * row),
+        ("replay_size", replay_size, replay_size * row),
     ):
         if needed > memory:
             raise CaqlError(

@@ -66,7 +66,8 @@ def config_task(config: RunConfig) -> Task:
 
 def task_spec(task: Task, config: RunConfig) -> Spec:
     """What an agent must know of a task."""
-    return Spec(task.observation_size, task.action_set, config.epoch_steps, task.sets, task.sets_at)
+    shape, dtype = task.observation_shape, task.observation_dtype
+    return Spec(task.observation_size, task.action_set, config.epoch_steps, task.sets, task.sets_at, shape, dtype)
 
 
 class Training:
@@ -84,7 +85,8 @@ class Training:
         self.state = self.agent.init(jax.random.key(config.seed))
         sets = self.task.sets
         example = None if sets is None else sets.columns(sets.template)
-        self.replay = Replay(config.replay_size, self.task.observation_size, self.agent.spec.action_size, example)
+        sizes = config.replay_size, self.task.observation_size, self.agent.spec.action_size
+        self.replay = Replay(*sizes, example, self.agent.stored_dtype)
         self.epoch = 0
         self.train_step = 0
         self.environment_steps = 0

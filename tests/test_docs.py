@@ -109,6 +109,9 @@ def test_the_readmes_commands_are_understood():
             made |= {str(options.out)} if options.out else set()
         elif command == "train":
             assert arguments[arguments.index("--out") + 1] in made
+        elif command == "audit":
+            assert arguments[0].endswith(".zip")
+            assert "--env" in arguments
         elif command in ("evaluate", "solve", "report"):
             assert arguments[0] in made or (ROOT / arguments[0]).exists(), arguments
         elif command == "sweep":
@@ -183,3 +186,14 @@ def test_the_tables_of_action_sets_are_complete():
         flags = solver_class(name).accepts_rows, solver_class(name).accepts_integers, proves(name)
         row = " | ".join("yes" if flag else "no" for flag in flags)
         assert f"| `{name}` | {row} |" in text
+
+
+def test_the_page_on_networks_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "reference" / "networks.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(blocks) >= 3
+    names: dict[str, object] = {"EXAMPLE": ROOT / "examples" / "networks" / "example.onnx"}
+    for block in blocks:
+        exec(compile(block, "networks.md", "exec"), names)
+    assert (names["solution"].status == 0).all()

@@ -58,7 +58,7 @@ SEEDS = 10
 
 
 def _cells(columns: tuple[str, ...], text: str) -> dict[Benchmark, dict[str, tuple[float, ...]]]:
-    table = {}
+    table: dict[Benchmark, dict[str, tuple[float, ...]]] = {}
     for line in text.strip().splitlines():
         name, size, *cells = line.split()
         numbers = (tuple(float(number) for number in cell.split("/")) for cell in cells)

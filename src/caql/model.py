@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from caql.action_sets import require_given, set_name
-from caql.agents import config_class, make_agent
+from caql.agents import config_class, make_agent, with_preset
 from caql.agents.agent import Policy
 from caql.config import RunConfig, from_json
 from caql.encoders import choose_encoder
@@ -74,9 +74,11 @@ class Model:
             for each, or `MODULE:NAME` of either; by default the environment's own (see `make_task`).
         episode_steps: steps after which an episode is cut off; None is the environment's own limit, and 0 is 200 for
             a task that has a name here and the environment's own limit for everything else.
-        settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`).
+        settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`), and
+            `preset="recommended"` or another of CAQL's, under whatever else is set.
         Raises `CaqlError` for a setting or a value that does not fit.
         """
+        settings = with_preset(self.agent_name, settings)
         choose_encoder(policy, self.agent_name, settings)
         if env is None:
             raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")

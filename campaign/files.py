@@ -71,7 +71,7 @@ def read(path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            maximize(found.layers, low, high, found.states, solver=Exact(node_limit=50, time_limit=1.0, threads=1))
+            maximize(found.network, low, high, found.states, solver=Exact(node_limit=50, time_limit=1.0, threads=1))
         except CaqlError:
             return
 

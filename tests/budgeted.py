@@ -81,3 +81,64 @@ class Closing(Budgeted):
     def action_set(self, observation):
         limit = 1.0 if self.t < 4 else -1.0
         return ActionSet.linear(np.ones((1, 3)), high=limit) & ActionSet.linear(np.ones((1, 3)), low=0.0)
+
+
+class EveryKind(gym.Env):
+    """One set with every kind of limit at once, most of them changing with the state; each is counted by its sentence.
+
+    a0 + a1 = share(x);  a2 = 0 or 0.5 <= a2 <= 2;  a3 a whole number, at least least(x);
+    |a4 - last a4| <= 0.25;  at most one of a5, a6 is not zero;  a0 + a2 + a3 + a5 <= limit(x)
+    """
+
+    def __init__(self, dtype=np.float32, steps=25):
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (4,), dtype)
+        low, high = np.array([0, 0, 0, -2, -1, -1, -1]), np.array([1, 1, 2, 2, 1, 1, 1])
+        self.action_space = gym.spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+        self.dtype, self.steps = dtype, steps
+        self.violations, self.taken = {}, 0
+
+    def action_set(self, observation):
+        x = np.atleast_2d(np.asarray(observation, np.float64))
+        share, limit, last, least = (x[:, k] for k in range(4))
+        bounds = np.tile(np.array([0.0, 0, 0, -2, -1, -1, -1]), (len(x), 1))
+        bounds[:, 3] = least
+        return (
+            ActionSet.equality([1.0, 1, 0, 0, 0, 0, 0], share)
+            & ActionSet.off_or_between([0.5], [2.0]).at([2], 7)
+            & ActionSet.whole(7, [3])
+            & ActionSet.bounds(bounds, np.array([1.0, 1, 2, 2, 1, 1, 1]))
+            & ActionSet.rate_limit(np.repeat(last[:, None], 1, axis=1), [0], 0.25).at([4], 7)
+            & ActionSet.at_most(1, [-1.0, -1.0], [1.0, 1.0]).at([5, 6], 7)
+            & ActionSet.budget([1.0, 0, 1, 1, 0, 1, 0], limit)
+        )
+
+    def observe(self):
+        drawn = self.np_random.uniform([0.2, 0.5, 0, -2], [1.0, 2.0, 0, 0])
+        drawn[2] = self.last
+        self.x = drawn.astype(self.dtype)
+        return self.x
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.last, self.t = 0.0, 0
+        return self.observe(), {}
+
+    def step(self, action):
+        assert action.dtype == self.dtype
+        a, x = action.astype(np.float64), self.x.astype(np.float64)
+        rounding = max(8 * float(np.finfo(self.dtype).eps), 1e-11)  # of the dtype, or of the host's float64 solver
+        broken = {
+            "equality": abs(a[0] + a[1] - x[0]) > rounding,
+            "off or between": not (a[2] == 0 or 0.5 <= a[2] <= 2),
+            "whole": a[3] != round(a[3]) or not x[3] <= a[3] <= 2,
+            "rate": abs(a[4] - x[2]) > 0.25,
+            "at most one": a[5] != 0 and a[6] != 0,
+            "budget": a[0] + a[2] + a[3] + a[5] > x[1],
+            "space": not self.action_space.contains(action),
+        }
+        for name, wrong in broken.items():
+            self.violations[name] = self.violations.get(name, 0) + bool(wrong)
+        self.taken += 1
+        self.t += 1
+        self.last = float(a[4])
+        return self.observe(), float(a[1] - a[2] ** 2 + a[4]), False, self.t == self.steps, {}

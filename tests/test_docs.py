@@ -3,24 +3,17 @@
 import importlib.util
 import inspect
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.pages import PAGES, ROOT, name_of, without_code
+
 SOURCE = ROOT / "src" / "caql"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*/*.md")])
-"""All but the reports in docs/results/*/, which are generated."""
 WIDTH = 100
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def without_code(text: str) -> str:
-    """The page without its fenced blocks."""
-    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 
 def anchors(page: Path) -> set[str]:
@@ -91,31 +84,6 @@ def test_files_at_the_top_of_the_package_exist(page):
         assert list(SOURCE.rglob(name)), f"{page}: {name} does not exist"
 
 
-def readme_commands() -> list[list[str]]:
-    text = (ROOT / "README.md").read_text()
-    return [shlex.split(line, comments=True)[1:] for line in re.findall(r"^    (caql .+)$", text, re.M)]
-
-
-def test_the_readmes_commands_are_understood():
-    from caql.cli import COMMANDS, sweep
-    from caql.cli.train import parse
-
-    made: set[str] = set()
-    seen = set()
-    for command, *arguments in readme_commands():
-        seen.add(command)
-        if command == "train" and "--resume" not in arguments:
-            options = parse(arguments)
-            made |= {str(options.out)} if options.out else set()
-        elif command == "train":
-            assert arguments[arguments.index("--out") + 1] in made
-        elif command in ("evaluate", "solve", "report"):
-            assert arguments[0] in made or (ROOT / arguments[0]).exists(), arguments
-        elif command == "sweep":
-            sweep.main(arguments)
-    assert seen == set(COMMANDS)
-
-
 def test_the_readmes_maxima_are_what_the_example_network_has():
     from caql import maximize
     from caql.network_files import read_network
@@ -152,16 +120,14 @@ def test_the_example_network_is_what_its_script_makes():
         np.testing.assert_array_equal(bias, stored_bias)
 
 
-def test_the_page_on_action_sets_runs(tmp_path, monkeypatch, capsys):
+def test_the_page_on_action_sets_says_what_is_printed(tmp_path, monkeypatch, capsys):
+    from tests.test_docs_code import execute
+
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "reference" / "action-sets.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    assert len(blocks) >= 7
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "action-sets.md", "exec"), names)
+    page = ROOT / "docs" / "reference" / "action-sets.md"
+    names = execute(page, slow=False)
     said = capsys.readouterr().out
-    for claimed in re.findall(r"^# (the action set is empty.*)$", text, re.M):
+    for claimed in re.findall(r"^# (the action set is empty.*)$", page.read_text(), re.M):
         assert claimed in said
     assert said.startswith("True\n")
     assert (names["solution"].status == 0).all()
@@ -183,3 +149,38 @@ def test_the_tables_of_action_sets_are_complete():
         flags = solver_class(name).accepts_rows, solver_class(name).accepts_integers, proves(name)
         row = " | ".join("yes" if flag else "no" for flag in flags)
         assert f"| `{name}` | {row} |" in text
+
+
+def test_the_page_for_users_of_stable_baselines3_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "tutorials" / "from-stable-baselines3.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert len(blocks) >= 6
+    names: dict[str, object] = {}
+    for block in blocks:
+        if "# needs stable_baselines3" in block and importlib.util.find_spec("stable_baselines3") is None:
+            continue
+        # Fewer steps: what is tested is that it runs, not that it learns.
+        shortened = block.replace("10_000", "900")
+        said = capsys.readouterr().out
+        exec(compile(shortened, "from-stable-baselines3.md", "exec"), names)
+        said = capsys.readouterr().out
+        for claimed in re.findall(r"^print\(.*\)  # (.+)$", block, re.M):
+            assert f"{claimed}\n" in said
+    assert names["certificate"].gap <= 1e-4
+
+
+def test_the_table_of_stable_baselines3s_names_is_complete():
+    from caql.model.base import Model
+    from caql.model.names import OF_AGENT, SAME
+
+    text = (ROOT / "docs" / "tutorials" / "from-stable-baselines3.md").read_text()
+    for theirs, here in (SAME | OF_AGENT["td3"]).items():
+        assert re.search(rf"^\|[^|]*`{theirs}`[^|]*\|[^|]*`{here}`", text, re.M), theirs
+    arguments = inspect.signature(Model.__init__).parameters
+    for name in ("seed", "device", "verbose", "tensorboard_log", "action_noise", "stats_window_size"):
+        assert name in arguments
+        assert f"`{name}`" in text
+    listed = re.search(r"^The model has (.*?)\. It can be pickled", text, re.M | re.S).group(1)
+    for name in re.findall(r"`(\w+)`", listed):
+        assert hasattr(Model, name), name

@@ -94,7 +94,7 @@ def test_only_libraries_of_the_table_are_translated():
 
 
 def test_each_library_of_the_table_comes_with_its_extra():
-    distributions = {"pyscipopt": "pyscipopt", "mujoco": "gymnasium[mujoco]", "PIL": "pillow"}
+    distributions = {"pyscipopt": "pyscipopt", "mujoco": "gymnasium[mujoco]", "PIL": "pillow", "pygame": "pygame-ce"}
     for module, extra in EXTRAS.items():
         wanted = distributions.get(module, module.replace("_", "-")).lower()
         there = [re.split(r"[>=<]", line)[0].lower() for line in PROJECT["optional-dependencies"][extra]]

@@ -216,39 +216,64 @@ def set_tensor(**fields: Any) -> Callable[[Any], None]:
     return change
 
 
+def replaced(model: Any, numbers: list[int]) -> None:
+    """The constant b with other entries."""
+    for tensor in model.graph.initializer:
+        if tensor.name == "b":
+            tensor.CopyFrom(numpy_helper.from_array(np.array(numbers, np.int64), "b"))
+
+
 GRAPHS: dict[str, tuple[list[Node], Any, Callable[[Any], object]]] = {
     "has no output": ([("Relu", ["x"], [], {})], (2,), lambda model: None),
     "has 0 inputs": ([("Relu", [], ["y"], {})], (2,), lambda model: None),
     "has 1 inputs": ([("Gemm", ["x"], ["y"], {})], (2,), lambda model: None),
     "is of the domain 'foreign'": ([("Gemm", ["x", "w"], ["y"], {"domain": "foreign"})], ("N", 2), lambda model: None),
-    "transA = 1": ([("Gemm", ["x", "w"], ["y"], {"transA": 1})], (2, 2), lambda model: None),
-    "transB = 1": ([("Gemm", ["w", "x"], ["y"], {"transB": 1})], (2, 2), lambda model: None),
-    "takes rows for columns": (
+    "MatMul has operands of shapes (2, 2) and (1, 2)": (
         [("MatMul", ["x", "w"], ["h"], {}), ("MatMul", ["w", "h"], ["y"], {})],
         ("N", 2),
         lambda model: None,
     ),
-    "rows for columns; ": (
-        [("MatMul", ["x", "w"], ["h"], {}), ("Add", ["h", "column"], ["y"], {})],
-        (1, 2),
-        lambda m: None,
-    ),
-    "flattens 2 axes at axis 0": (
-        [("Flatten", ["x"], ["f"], {"axis": 0}), ("Gemm", ["f", "w"], ["y"], {})],
-        ("N", 2),
-        lambda m: None,
-    ),
-    "multiplies values of 3 axes": ([("MatMul", ["x", "w"], ["y"], {})], ("N", 2, 2), lambda model: None),
-    "no fixed width": ([("Relu", ["x"], ["y"], {})], ("N", "M"), lambda model: None),
+    "a side without a fixed length ([1, 0]": ([("Relu", ["x"], ["y"], {})], ("N", "M"), lambda model: None),
     "already there": ([("Relu", ["x"], ["w"], {}), ("Relu", ["w"], ["y"], {})], ("N", 2), lambda model: None),
-    "joins several": ([("Gemm", ["x", "w", "nowhere"], ["y"], {})], ("N", 2), lambda model: None),
+    "reads 'nowhere', which no node before it computes": (
+        [("Gemm", ["x", "w", "nowhere"], ["y"], {})],
+        ("N", 2),
+        lambda model: None,
+    ),
     "only a Constant with a tensor": (
         [("Constant", [], ["c"], {"value_float": 1.0}), *PLAIN],
         ("N", 2),
         lambda m: None,
     ),
     "at most 268435456 numbers can be read": ([("Relu", ["x"], ["y"], {})], ("N", 10**12), lambda model: None),
-    "affine map has shape (100000, 100000)": ([("Relu", ["x"], ["y"], {})], ("N", 10**5), lambda model: None),
+    "axis 3, which does not exist": ([("Flatten", ["x"], ["y"], {"axis": 3})], ("N", 2), lambda model: None),
+    "at most 268435456 numbers can be held": (
+        [("Concat", ["x"] * 1000, ["c"], {"axis": 1}), ("Concat", ["c"] * 1000, ["y"], {"axis": 1})],
+        ("N", 1000),
+        lambda model: None,
+    ),
+    "and this needs": ([("Expand", ["x", "b"], ["y"], {})], ("N", 1), lambda model: replaced(model, [10**6, 10**6])),
+    "windows of [3] with strides [0]": (
+        [("MaxPool", ["x"], ["y"], {"kernel_shape": [3], "strides": [0], "pads": [0, 0, 0]})],
+        (1, 1, 5),
+        lambda model: None,
+    ),
+    "do not fit values of (5,)": ([("MaxPool", ["x"], ["y"], {"kernel_shape": [9]})], (1, 1, 5), lambda model: None),
+    "a window lies in the padding alone": (
+        [("MaxPool", ["x"], ["y"], {"kernel_shape": [2], "pads": [3, 3]})],
+        (1, 1, 5),
+        lambda model: None,
+    ),
+    "cannot be made of shape": ([("Reshape", ["x", "b"], ["y"], {})], ("N", 2), lambda m: replaced(m, [3, -1])),
+    "axis -7 does not exist": ([("Concat", ["x", "x"], ["y"], {"axis": -7})], ("N", 2), lambda model: None),
+    "its shape is computed": ([("Reshape", ["x", "x"], ["y"], {})], ("N", 2), lambda model: None),
+    "negative padding": ([("Pad", ["x", "b"], ["y"], {})], ("N", 2), lambda m: replaced(m, [0, -1, 0, 0])),
+    "is not an order of the 2 axes": ([("Transpose", ["x"], ["y"], {"perm": [0, 0]})], ("N", 2), lambda model: None),
+    "two inputs are called 'x'": (
+        PLAIN,
+        ("N", 2),
+        lambda model: model.graph.input.add().CopyFrom(model.graph.input[0]),
+    ),
     "input 'x' has shape": (PLAIN, ("N", -3), lambda model: None),
     "claims shape (100, 100), 10000 numbers; it holds 4": (PLAIN, ("N", 2), set_tensor(dims=[100, 100])),
     "ONNX constant 'w' has shape (1000000, 1000000)": (PLAIN, ("N", 2), set_tensor(dims=[10**6, 10**6])),
@@ -280,14 +305,25 @@ def test_one_large_constant_used_many_times_is_counted(tmp_path: Path) -> None:
     def widen(model: Any) -> None:
         model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros((500, 500), np.float32), "w"))
 
+    nodes.append(("Identity", ["r1200"], ["y"], {}))
     path = graph(tmp_path / "net.onnx", nodes, ("N", 500), widen)
-    _refused(lambda: read_network(path), "the ONNX graph's layers hold more than")
+    _refused(lambda: read_network(path).layers, "the network's layers hold more than")
+
+
+def test_the_layers_of_a_very_wide_graph_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    path = graph(tmp_path / "net.onnx", [("Relu", ["x"], ["y"], {})], ("N", 10**5))
+    _refused(lambda: read_network(path).layers, "the network's layers hold more than")
 
 
 GOOD: dict[str, tuple[list[Node], Any]] = {
     "a Gemm whose bias is left out by an empty name": ([("Gemm", ["x", "w", ""], ["y"], {})], ("N", 2)),
     "a vector on the right": ([("MatMul", ["w", "x"], ["h"], {}), ("Add", ["h", "b"], ["y"], {})], (2,)),
     "columns": ([("MatMul", ["w", "x"], ["h"], {}), ("Add", ["h", "column"], ["y"], {})], (2, 1)),
+    "a value that is added to itself, and columns": (
+        [("MatMul", ["w", "x"], ["h"], {}), ("Add", ["h", "h"], ["y"], {})],
+        (2, 1),
+    ),
+    "rows and a transposed operand": ([("Gemm", ["x", "w"], ["y"], {"transA": 1})], (2, 1)),
     "three axes, flattened": ([("Flatten", ["x"], ["f"], {}), ("Gemm", ["f", "w", "b"], ["y"], {})], ("N", 1, 2)),
 }
 

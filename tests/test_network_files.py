@@ -150,30 +150,54 @@ def test_onnx_with_the_values_on_the_right(tmp_path: Path) -> None:
 
 
 BAD_GRAPHS = {
-    "ONNX operator Tanh is not supported": ([helper.make_node("Tanh", ["x"], ["y"])], {}, 1),
-    "ONNX operator Conv is not supported": ([helper.make_node("Conv", ["x", "w"], ["y"])], {"w": W[0]}, 1),
-    "joins several computed values": (
-        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "h"], ["y"])],
-        {"w": W[0]},
+    "ONNX node LSTM 'y': the operator LSTM is not supported; a network may hold Abs, Add": (
+        [helper.make_node("LSTM", ["x"], ["y"])],
+        {},
         1,
     ),
-    "has 2 inputs and 1 outputs": ([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": W[0]}, 2),
-    "multiplies 4 values by a matrix of shape (6, 5)": (
+    "kernels of shape (4, 6); right is (outputs": ([helper.make_node("Conv", ["x", "w"], ["y"])], {"w": W[0]}, 1),
+    "it has the inputs x, x1, and it is not clear which is the action": (
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"w": W[0]},
+        2,
+    ),
+    "ONNX node MatMul 'y': MatMul has operands of shapes (1, 4) and (6, 5), whose inner sides are not equal": (
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
         {"w": W[1]},
         1,
     ),
-    "adds a constant of shape (5,) to 4 values": ([helper.make_node("Add", ["x", "b"], ["y"])], {"b": B[1]}, 1),
-    "does not end in its output": ([helper.make_node("MatMul", ["x", "w"], ["z"])], {"w": W[0]}, 1),
+    "ONNX node Add 'y': Add has operands of shapes (1, 4) and (5,)": (
+        [helper.make_node("Add", ["x", "b"], ["y"])],
+        {"b": B[1]},
+        1,
+    ),
+    "no node computes its output 'y'": ([helper.make_node("MatMul", ["x", "w"], ["z"])], {"w": W[0]}, 1),
 }
 
 
 @pytest.mark.parametrize("message", BAD_GRAPHS)
-def test_onnx_that_is_not_a_relu_chain_is_named(tmp_path: Path, message: str) -> None:
+def test_a_bad_graph_is_named(tmp_path: Path, message: str) -> None:
     nodes, constants, inputs = BAD_GRAPHS[message]
     path = write_onnx(tmp_path / "net.onnx", nodes, constants, inputs=inputs)
     with pytest.raises(CaqlError) as raised:
         read_network(path)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([("Relu", ["x"], ["h"]), ("Add", ["h", "x"], ["y"])], "not a plain chain of layers"),
+        ([("Tanh", ["x"], ["y"])], "smooth activations"),
+        ([("Exp", ["x"], ["y"])], "ONNX node Exp 'y' depends on the action and Exp is not piecewise linear"),
+        ([("Mul", ["x", "x"], ["y"])], "ONNX node Mul 'y': both operands of Multiply depend on the action"),
+    ],
+)
+def test_the_layers_of_a_graph_that_is_no_plain_chain_are_refused(tmp_path: Path, nodes: Any, message: str) -> None:
+    made = [helper.make_node(*node) for node in nodes]
+    path = write_onnx(tmp_path / "net.onnx", made, {})
+    with pytest.raises(CaqlError) as raised:
+        _ = read_network(path).layers
     assert message in str(raised.value)
 
 

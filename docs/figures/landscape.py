@@ -233,8 +233,8 @@ def save(figure: Any, description: str, path: Path) -> None:
     path.write_text(re.sub(r"(<svg [^>]*>)", r"\1" + style, text, count=1))
 
 
-def main() -> None:
-    """Draw the figure beside this file."""
+def use_theme() -> None:
+    """Lettering and colours of the documentation's figures."""
     mpl.use("svg")
     mpl.rcParams.update(
         {
@@ -253,6 +253,11 @@ def main() -> None:
             "savefig.facecolor": PAPER,
         }
     )
+
+
+def main() -> None:
+    """Draw the figure beside this file."""
+    use_theme()
     save(*draw(), Path(__file__).with_name("landscape.svg"))
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from caql.environments import make_task as make_task
     from caql.errors import CaqlError as CaqlError
     from caql.errors import CaqlWarning as CaqlWarning
+    from caql.importers import network as network
     from caql.maxq.interrupts import Interrupted as Interrupted
     from caql.maxq.maximize import maximize as maximize
     from caql.maxq.problem import Status as Status
@@ -39,6 +40,7 @@ _HOMES = {
     "Status": "caql.maxq.problem",
     "make_task": "caql.environments",
     "maximize": "caql.maxq.maximize",
+    "network": "caql.importers",
 }
 
 __all__ = sorted(_HOMES)

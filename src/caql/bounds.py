@@ -90,20 +90,46 @@ def layer_bounds(network: FoldedNetwork, box: ActionSet, method: Method) -> Boun
     relaxations: dict[str, list[_Relaxation]] = {"dual": [], "backward": []}
     wanted = ("interval", "dual", "backward") if method == "tightest" else (method,)
     for weights, bias in network.later:
-        found = []
-        for each in wanted:
-            if each == "interval":
-                found.append(_interval_step(xp, *bounds[-1], weights, bias))
-                continue
-            relaxations[each].append(_relax(xp, *bounds[-1], adaptive=each == "backward"))
-            lower, upper = _linear_range(network, box, relaxations[each], weights)
-            found.append((bias + lower, bias + upper))
-        lower, upper = found[0]
-        for other_lower, other_upper in found[1:]:
-            lower, upper = xp.maximum(lower, other_lower), xp.minimum(upper, other_upper)
-        # Rounding can cross the two where the box is a point.
-        bounds.append((xp.minimum(lower, upper), upper))
+        bounds.append(_following(network, box, bounds, relaxations, (weights, bias), wanted))
     return bounds
+
+
+def following_bounds(
+    network: FoldedNetwork, box: ActionSet, bounds: Bounds, layer: tuple[Any, Any], method: Method
+) -> Any:
+    """Bounds of one more layer `(W, b)` after the network's, all of whose layers are hidden and have `bounds`."""
+    relaxations: dict[str, list[_Relaxation]] = {"dual": [], "backward": []}
+    xp = network.first_bias.__array_namespace__()
+    for each in relaxations:
+        relaxations[each] = [_relax(xp, *pair, adaptive=each == "backward") for pair in bounds[:-1]]
+    wanted = ("interval", "dual", "backward") if method == "tightest" else (method,)
+    return _following(network, box.tightened(), bounds, relaxations, layer, wanted)
+
+
+def _following(
+    network: FoldedNetwork,
+    box: ActionSet,
+    bounds: Bounds,
+    relaxations: dict[str, list[_Relaxation]],
+    layer: tuple[Any, Any],
+    wanted: tuple[str, ...],
+) -> tuple[Any, Any]:
+    """The bounds of the layer after those that have `bounds`; the last of these joins the relaxations."""
+    xp = network.first_bias.__array_namespace__()
+    weights, bias = layer
+    found = []
+    for each in wanted:
+        if each == "interval":
+            found.append(_interval_step(xp, *bounds[-1], weights, bias))
+            continue
+        relaxations[each].append(_relax(xp, *bounds[-1], adaptive=each == "backward"))
+        lower, upper = _linear_range(network, box, relaxations[each], weights)
+        found.append((bias + lower, bias + upper))
+    lower, upper = found[0]
+    for other_lower, other_upper in found[1:]:
+        lower, upper = xp.maximum(lower, other_lower), xp.minimum(upper, other_upper)
+    # Rounding can cross the two where the box is a point.
+    return xp.minimum(lower, upper), upper
 
 
 def _interval_step(xp: Any, lower: Any, upper: Any, weights: Any, bias: Any) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from caql.agents.caql import CAQLConfig
 from caql.environments import ActionRange, episode_limit
 from caql.errors import CaqlError, nearest
 from caql.maxq.solvers import SOLVERS, implied_settings, solver_class
-from caql.run_ids import completed, distinctive, flatten, run_id
+from caql.run_ids import RUN, completed, distinctive, flatten, run_id
 
 SEEDS = 2**31
 """Seeds are less than this: JAX computes with 32-bit whole numbers."""
@@ -43,8 +43,10 @@ class RunConfig:
     and the environment's own limit for a Gymnasium id."""
     train_steps: int = 200_000
     """Gradient steps in all."""
+    train_freq: tuple[int, Literal["step", "episode"]] = (1, "episode")
+    """How much is collected before each update: so many environment steps, or episodes as in the paper."""
     steps_per_epoch: int = 20
-    """S: gradient steps after each episode."""
+    """S: gradient steps of an update; -1 is as many as environment steps were collected for it."""
     batch_size: int = 64
     """Transitions in a minibatch."""
     replay_size: int = 100_000
@@ -68,15 +70,32 @@ class RunConfig:
     def __post_init__(self) -> None:
         if isinstance(self.task, str):
             object.__setattr__(self, "episode_steps", episode_limit(self.task, self.episode_steps))
-        for name in ("train_steps", "steps_per_epoch", "batch_size", "replay_size", "warm_up", "evaluation_episodes"):
+        for name in ("train_steps", "batch_size", "replay_size", "warm_up", "evaluation_episodes"):
             if getattr(self, name) < 1:
                 raise CaqlError(f"{name} = {getattr(self, name)} must be at least 1")
+        if self.steps_per_epoch < 1 and self.steps_per_epoch != -1:
+            raise CaqlError(
+                f"steps_per_epoch = {self.steps_per_epoch} must be at least 1, or -1 for as many as steps collected"
+            )
+        count, unit = self.train_freq
+        if count < 1 or unit not in ("step", "episode"):
+            raise CaqlError(f"train_freq = {self.train_freq} must be at least 1 and in steps or episodes: (1, 'step')")
         if self.evaluate_every < 0:
             raise CaqlError(f"evaluate_every = {self.evaluate_every} must not be negative")
         if self.warm_up > self.replay_size:
             raise CaqlError(f"warm_up = {self.warm_up} must not exceed replay_size = {self.replay_size}")
         if not 0 <= self.seed < SEEDS:
             raise CaqlError(f"seed = {self.seed} must not be negative and must be less than 2^31 = {SEEDS}")
+
+    @property
+    def by_episode(self) -> bool:
+        """Whether whole episodes are collected between updates, as in the paper."""
+        return self.train_freq[1] == "episode"
+
+    @property
+    def epoch_steps(self) -> int:
+        """Gradient steps after which what decays decays once: an update after episodes, or the paper's S."""
+        return self.steps_per_epoch if self.by_episode and self.steps_per_epoch > 0 else RUN["steps_per_epoch"]
 
     @cached_property
     def id(self) -> str:

@@ -57,9 +57,11 @@ def _quiet_mujoco() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
-def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
+def _make(task: str, own_limit: bool, render_mode: str | None) -> gym.Env[Any, Any]:
     known = known_task(task)
     if known in OWN_TASKS:
+        if render_mode is not None:
+            raise CaqlError(f"task = {task!r} has no picture of itself to show")
         own: gym.Env[Any, Any] = getattr(importlib.import_module(OWN_TASKS[known]), known)()
         return own
     if known in constrained.PROBLEMS:
@@ -72,7 +74,8 @@ def _make(task: str, own_limit: bool) -> gym.Env[Any, Any]:
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             limit = None if own_limit else -1
-            return gym.make(spec.id, disable_env_checker=True, max_episode_steps=limit, **spec.arguments)
+            seen = {} if render_mode is None else {"render_mode": render_mode}
+            return gym.make(spec.id, disable_env_checker=True, max_episode_steps=limit, **spec.arguments, **seen)
         except Exception as problem:  # the environment's own constructor may raise anything
             if isinstance(problem, gym.error.Error) and spec.id not in gym.registry:
                 raise CaqlError(
@@ -195,15 +198,23 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             raise Misbehaviour(f"reset raised {told(problem)}") from problem
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise Misbehaviour(f"reset returned {shown(answer)}; it must return an observation and a dictionary")
-        return self._seen(answer[0]), answer[1]
+        return self.seen(answer[0]), answer[1]
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        self.elapsed += 1
-        inside = self._admissible(action) if self.actions is None else self._in_set(self.actions, action)
+        inside = self.prepared(action)
         try:
             answer = self.env.step(inside)
         except Exception as problem:
             raise Misbehaviour(f"step raised {told(problem)}") from problem
+        return self.checked(answer)
+
+    def prepared(self, action: Any) -> Any:
+        """The action as the environment may be given it; the first half of `step`."""
+        self.elapsed += 1
+        return self._admissible(action) if self.actions is None else self._in_set(self.actions, action)
+
+    def checked(self, answer: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """The environment's answer, if it keeps Gymnasium's contract; the second half of `step`."""
         try:
             observation, reward, terminated, truncated, info = answer
         except (TypeError, ValueError) as problem:
@@ -219,9 +230,9 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             cut = True
         if self.elapsed == self._remark_at and not (ended or cut):
             self._remark()
-        return self._seen(observation), amount, ended, cut, info
+        return self.seen(observation), amount, ended, cut, info
 
-    def _seen(self, observation: Any) -> Array:
+    def seen(self, observation: Any) -> Array:
         """The observation's vector; where actions depend on the state, that is the state from now on."""
         vector = self._vector(observation)
         if self.actions is not None:
@@ -234,8 +245,7 @@ class Task(gym.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         if not math.isfinite(vector.dot(self._tiny_action)):
             raise Misbehaviour(f"the action {shown(action)} for this step is not a number")
         with _told_of_sets():
-            actions.executed = actions.admissible(vector)
-        return actions.decode(actions.executed)
+            return actions.execute(vector)
 
     def set_columns(self, checked: bool = False) -> dict[str, Array]:
         """What the replay buffer stores of the present state's set; `checked`: it must not be empty."""
@@ -321,11 +331,17 @@ def stored_task(task: str, place: object, trust: bool) -> str:
     return task
 
 
+def is_made_by_name(task: str) -> bool:
+    """Whether a stored name is a task's here or a Gymnasium id, and not the class of the user's own environment."""
+    return known_task(task) is not None or ":" in task or task in gym.registry
+
+
 def make_task(
     task: str | gym.Env[Any, Any],
     action_range: ActionRange | Sequence[Any] = None,
     episode_steps: int | None = 0,
     action_set: Any = None,
+    render_mode: str | None = None,
 ) -> Task:
     """A task by name or Gymnasium id, or from an environment.
 
@@ -335,6 +351,7 @@ def make_task(
     action_set: the admissible actions: an `ActionSet`, a function of observations (B, n) that gives one for each, or
         `MODULE:NAME` of either.  None is the environment's own `action_set(observation)`, or its action space.  It is
         joined with the action space; given here, it takes the place of the environment's own.
+    render_mode: Gymnasium's, such as `rgb_array`, for an environment that is made here.
     Raises `CaqlError` for an unknown task, spaces that caql does not take, a range or a set that does not fit.
     """
     if isinstance(action_set, str):
@@ -348,7 +365,7 @@ def make_task(
                 "env is a task already, with its range, episode length and action set; give all of them to make_task"
             )
         return task
-    env = _make(task, own_limit=limit is None) if isinstance(task, str) else task
+    env = _make(task, limit is None, render_mode) if isinstance(task, str) else task
     if not isinstance(env, gym.Env):
         many = f" with {env.num_envs} environments" if hasattr(env, "num_envs") else ""
         raise CaqlError(f"env is a {type(env).__name__}{many}; caql needs one Gymnasium environment")

@@ -74,6 +74,10 @@ class Replay:
     def __len__(self) -> int:
         return min(self.written, self.capacity)
 
+    def size(self) -> int:
+        """Transitions that it holds now, as Stable-Baselines3 asks for them."""
+        return len(self)
+
     def extend(self, transitions: Batch) -> None:
         """Append an episode's transitions (leading axis: time), overwriting the oldest when full."""
         count = len(transitions.rewards)

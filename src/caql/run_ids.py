@@ -28,6 +28,7 @@ RUN: Flat = {
     "action_set": None,
     "episode_steps": 200,
     "train_steps": 200_000,
+    "train_freq": [1, "episode"],
     "steps_per_epoch": 20,
     "batch_size": 64,
     "replay_size": 100_000,

@@ -59,6 +59,8 @@ class TaskActions:
         self.action_set = single.map(lambda array: jnp.asarray(array, jnp.float32))
         self.executed = np.zeros(self.flat.size, np.float32)
         """The vector of the last action that the environment was given."""
+        self.counted = {"actions": 0, "violations": 0}
+        """How many actions the environment was given, and how many of them were not in the set of their state."""
         self._seen: tuple[Any, Array] | None = None
         self._now: ActionSet | None = None
 
@@ -96,9 +98,21 @@ class TaskActions:
         found: Array = (action_set or self.now()).admissible(np.asarray(action, np.float64), self.flat.dtype)
         return found + found.dtype.type(0)  # no -0 among whole numbers
 
+    def execute(self, action: Any) -> Any:
+        """The closest admissible action of the present state as the environment wants it, counted as given to it."""
+        self.executed = self.admissible(action)
+        self.counted["actions"] += 1
+        self.counted["violations"] += not self.now().contains(self.executed)
+        return self.decode(self.executed)
+
     def decode(self, vector: Array) -> Any:
         """The vector as the environment wants it."""
         return self.flat.decode(vector)
+
+    def take_counted(self) -> dict[str, int]:
+        """What was counted since the last call."""
+        found, self.counted = self.counted, dict.fromkeys(self.counted, 0)
+        return found
 
     def columns(self, checked: bool = False) -> dict[str, Array]:
         """What is stored of the present state's set; `checked`: raise `CaqlError` if it is empty."""

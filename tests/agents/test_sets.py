@@ -15,11 +15,12 @@ from caql.agents.radial import radial
 from caql.environments import make_task
 from caql.errors import CaqlError
 from caql.replay import Batch
-from tests.budgeted import Budgeted, Mixed
+from tests.budgeted import Budgeted, EveryKind, Mixed
 
 LOOP = {"warm_up": 20, "steps_per_epoch": 2, "batch_size": 4, "replay_size": 60}
 HIGHS = {"solver": "mip", "backend": "highs", "hidden": (3,), "action_hidden": (3,)}
 AGENTS = {
+    "caql-exact": lambda env: CAQL("MlpPolicy", env, solver="exact", hidden=(4,), action_hidden=(4,), **LOOP),
     "caql-ga": lambda env: CAQL("MlpPolicy", env, hidden=(4,), action_hidden=(4,), **LOOP),
     "caql-radial": lambda env: CAQL("MlpPolicy", env, hidden=(4,), action_hidden=(4,), squash="radial", **LOOP),
     "caql-mip": lambda env: CAQL("MlpPolicy", env, **HIGHS, **LOOP),
@@ -45,6 +46,44 @@ def test_no_action_of_whole_episodes_breaks_the_set(name, dtype):
     assert env.taken > 75 + 10
     assert env.violations == 0
     assert model.train_step >= 6
+
+
+RELAXED = {"relaxed": True, "hidden": (4,), "action_hidden": (4,)}
+ON_WHOLE_NUMBERS = {name: AGENTS[name] for name in ("caql-exact", "caql-mip", "naf", "ddpg", "td3", "sac")} | {
+    "caql-ga": lambda env: CAQL("MlpPolicy", env, **RELAXED, **LOOP),
+    "qt-opt": lambda env: CAQL("MlpPolicy", env, solver="cem", **RELAXED, **LOOP),
+}
+"""Every agent that takes whole numbers; ga and cem with them relaxed, radial squashing not at all."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ON_WHOLE_NUMBERS)
+def test_no_action_of_whole_episodes_breaks_any_kind_of_limit(name, dtype):
+    env = EveryKind(dtype)
+    model = ON_WHOLE_NUMBERS[name](env)
+    model.learn(50)
+    model.training.evaluate(1, 0)
+    assert env.taken == 75
+    assert set(env.violations.values()) == {0}, env.violations
+    assert model.training.task.actions.counted == {"actions": 75, "violations": 0}
+
+
+def test_a_violation_would_be_counted(monkeypatch):
+    env = EveryKind()
+    task = make_task(env)
+    task.reset(seed=0)
+    inside = task.actions.admissible(np.zeros(7))
+    for moved, sentence in ((0, "equality"), (3, "whole"), (4, "rate")):
+        outside = inside.copy()
+        outside[moved] += 0.375
+        monkeypatch.setattr(task.actions, "admissible", lambda action, outside=outside: outside)
+        before = env.violations.get(sentence, 0)
+        task.actions.see(env.x.copy(), env.x)
+        task.step(np.zeros(7))
+        assert env.violations[sentence] == before + 1
+        task.reset(seed=0)
+    assert task.actions.take_counted() == {"actions": 3, "violations": 3}
+    assert task.actions.counted == {"actions": 0, "violations": 0}
 
 
 def test_the_replay_buffer_holds_what_was_executed_and_the_sets_of_both_states():

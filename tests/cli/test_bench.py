@@ -87,6 +87,21 @@ def test_the_table_compares_the_solvers(monkeypatch: pytest.MonkeyPatch, capsys:
     assert float(highs[8]) <= 1e-3
 
 
+def test_the_larger_networks_have_their_sizes_and_are_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in bench_maxq.SIZES:
+        network = bench_maxq.trained_case(name, 1).network
+        units = (network.first_bias.shape[1], *(weights.shape[1] for weights, _ in network.later[:-1]))
+        assert "x".join(map(str, units)) == name.partition("-")[2]
+    bench.main(["maxq", "--sizes", "--states", "1", "--solvers", "exact,highs"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if re.search(r"│ (exact|highs) ", line)]
+    assert [line.split("│")[-2].strip() for line in lines] == ["1"] * len(bench_maxq.SIZES)
+
+
+def test_sizes_are_nothing_for_mip_solvers_alone() -> None:
+    with pytest.raises(CaqlError, match=r"solvers = highs .* exact"):
+        bench.main(["maxq", "--sizes", "--solvers", "highs"])
+
+
 def prover() -> str:
     """The solver that answers first where none is named, over the hardest kind of set."""
     return proving_solver(set_cases(SMALL, np.zeros((4, 2)))["mixed"].action_set)

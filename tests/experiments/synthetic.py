@@ -18,8 +18,12 @@ def write_run(
     evaluations: int = 200,
     finished: bool = True,
     latency: bool = False,
+    broken: int = 0,
 ) -> Path:
-    """A folder as `runs.folder.run` leaves it: a curve from 0 to `target`, its noise decided by the configuration."""
+    """A folder as `runs.folder.run` leaves it: a curve from 0 to `target`, its noise decided by the configuration.
+
+    broken: violations in the last row of a task with its own action set.
+    """
     rng = np.random.default_rng(int(config.id, 16))
     folder = out / (("latency-" if latency else "") + run_name(config))
     folder.mkdir(parents=True)
@@ -34,6 +38,8 @@ def write_run(
         row |= {"epoch": step // 20, "environment_steps": step * 10, "returns": returns, "loss": float(rng.uniform())}
         if method_name(config).startswith("caql"):
             row |= {"filtered": 0.1, "clustered": 0.2, "work": 7.0, "tolerance": 1e-6}
+        if config.action_range is None:
+            row |= {"actions": 200, "violations": int(index == evaluations) * broken}
         row["seconds"] = {part: share * step / 1000 for part, share in shares.items()}
         if method_name(config) == "caql-exact":
             row["seconds"]["max_q"] = 0.5 * step / 1000

@@ -10,7 +10,7 @@ from caql import run_ids
 from caql.agents import agent_config
 from caql.config import from_json, to_json
 from caql.errors import CaqlError
-from caql.experiments import methods, specs
+from caql.experiments import methods
 from caql.experiments.methods import chosen, grid, lay_over
 from caql.experiments.report import tables
 from caql.experiments.report.tables import identity, variant
@@ -25,7 +25,7 @@ def column(spec, name):
     ("name", "runs"),
     [
         *[("table1", 98), ("table3", 30), ("table3-all", 960), ("table4", 30), ("table4-all", 960), ("table5", 10)],
-        *[("latency", 5), ("hinge", 384), ("hinge-best", 12), ("steps1000", 55)],
+        *[("latency", 5), ("hinge", 384), ("hinge-best", 12), ("steps1000", 55), ("constrained", 32)],
     ],
 )
 def test_number_of_runs_for_one_seed(name, runs):
@@ -52,6 +52,21 @@ def test_part_of_a_grid_is_always_the_same_part():
     assert len(grid("naf", 99)) == 8
     with pytest.raises(CaqlError, match="at least 1"):
         grid("sac", 0)
+
+
+def test_the_constrained_benchmark_stands_beside_the_papers_tables():
+    spec = SPECS["constrained"]
+    assert [name for name, each in SPECS.items() if not each.of_paper] == ["constrained"]
+    assert [column.name for column in spec.columns] == ["caql-exact", "caql-ga", "td3", "sac"]
+    found = configurations(spec, ["h+m", "HC+O", "r+m"], ["caql-exact"], seeds=[0])
+    assert [(each.task, each.train_steps) for each in found] == [("H+M", 60_000), ("HC+O", 60_000), ("R+M", 10_000)]
+    assert {each.action_range for each in found} == {None}
+    assert found[0].agent.solver.name == "exact"
+    free = configuration(SPECS["table1"], ("Hopper", 1.0), column("table1", "td3"))
+    under = configuration(spec, ("H+M", None), column("constrained", "td3"))
+    assert under.agent == free.agent
+    with pytest.raises(CaqlError, match=r"not part of constrained.*h\+m"):
+        configurations(spec, ["h+mm"])
 
 
 def test_methods_get_their_solver_and_gap():
@@ -100,8 +115,8 @@ def test_the_most_special_choice_counts(monkeypatch):
 def test_choices_name_real_methods_tasks_and_settings(key):
     method, task = key
     assert method in methods.METHODS
-    names = {methods.task_name(each) for spec in SPECS.values() for each in spec.tasks}
-    assert task == "*" or task in names or task in specs.paper.TRAIN_STEPS
+    tasks = [each for spec in SPECS.values() for each in spec.tasks]
+    assert task == "*" or task in {methods.task_name(each) for each in tasks} or task in {each[0] for each in tasks}
 
 
 def test_columns_of_a_table_can_be_told_apart():
@@ -248,6 +263,8 @@ def test_a_setting_that_nobody_called_a_hyper_parameter_makes_another_cell():
             "zero_terminal_reward",
             "agent.name",
             "agent.audit",
+            "agent.critics",
+            "agent.combine",
         ),
         *("agent.solver.name", "agent.solver.iterations", "agent.hidden", "agent.action_hidden", "agent.loss"),
         *("agent.clipped_double_q", "agent.action_function", "agent.squash", "agent.action_labels"),

@@ -12,7 +12,8 @@ from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig
 from caql.environments import Misbehaviour, make_task
 from caql.runs import checkpoints
-from caql.runs.episodes import collect, evaluate_policy
+from caql.runs.episodes import evaluate_policy
+from caql.runs.exploring import Explorer
 from tests.misbehaving import RESET_WORDS, STEPS, Counting, Endless, Reusing
 
 SMALL = {"policy_kwargs": {"net_arch": [4]}, "warm_up": 64, "batch_size": 8, "steps_per_epoch": 2}
@@ -46,7 +47,7 @@ def test_every_fault_is_one_sentence_with_its_step_and_changes_nothing(fault):
     assert model.num_timesteps == model.training.replay.written == kept
     assert model.training.epoch == kept // 10
     if fault in STEPS:
-        model.learn(20)  # this environment fails only once
+        model.learn(20, reset_num_timesteps=False)  # this environment fails only once
         assert model.num_timesteps == 30
 
 
@@ -118,7 +119,7 @@ def test_an_observation_beyond_float32_is_named():
 def test_a_reused_observation_array_is_copied_and_a_changed_action_is_not_ours():
     policy = Constant()
     task = make_task(Reusing(), episode_steps=5)
-    episode = collect(policy, task, 0, np.random.default_rng(0))
+    episode = Explorer(task, 0).collect(policy, None, 1)
     assert episode.transitions.states[:, 0].tolist() == [0, 1, 2, 3, 4]
     assert episode.transitions.next_states[:, 0].tolist() == [1, 2, 3, 4, 5]
     assert episode.transitions.actions[:, 0].tolist() == [0.5] * 5
@@ -132,12 +133,12 @@ def test_an_endless_episode_is_remarked_on_once(monkeypatch):
     monkeypatch.setattr(environments, "LONG_EPISODE", 30)
     task = make_task(Endless())
     with pytest.warns(UserWarning, match="taken 30 steps, and the environment has no step limit"):
-        collect(Constant(), task, 0, np.random.default_rng(0), most=30)
+        Explorer(task, 0).collect(Constant(), 30)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        collect(Constant(), task, 0, np.random.default_rng(0), most=40)
+        Explorer(task, 0).collect(Constant(), 40)
         for limited in (make_task(Endless(), episode_steps=35), make_task(gym.wrappers.TimeLimit(Endless(), 35))):
-            assert len(collect(Constant(), limited, 0, np.random.default_rng(0)).transitions.rewards) == 35
+            assert len(Explorer(limited, 0).collect(Constant(), None, 1).transitions.rewards) == 35
 
 
 def test_an_endless_environment_lets_learn_stop():

@@ -11,7 +11,8 @@ from caql.environments import make_task
 from caql.errors import CaqlError
 from caql.maxq.gradient_ascent import GradientAscent
 from caql.runs.clock import Clock
-from caql.runs.episodes import collect, evaluate_policy
+from caql.runs.episodes import evaluate_policy
+from caql.runs.exploring import Noise
 from caql.runs.training import Training
 
 TINY = RunConfig(
@@ -251,20 +252,18 @@ def test_stopping_inside_an_episode_leaves_what_came_before_as_it_was():
 
 
 def test_noise_is_drawn_afresh_after_every_block_of_it():
-    class Noise:
-        def explore(self, state, noise):
-            return noise
-
-    episode = collect(Noise(), make_task(Scripted(), None, 520), 0, np.random.default_rng(7))
+    noise = Noise(np.random.default_rng(7), 1)
     expected = np.random.default_rng(7).standard_normal(520, np.float32)
-    np.testing.assert_array_equal(episode.transitions.actions[:, 0], expected)
+    np.testing.assert_array_equal([noise.row(t)[0] for t in range(520)], expected)
+    # Whoever comes back into an episode finds the same row.
+    assert Noise(np.random.default_rng(7), 1).row(519)[0] == expected[519]
 
 
 def test_training_returns_are_those_since_the_last_evaluation():
     training = Training(TINY, make_task(Scripted(fall=3), None, 20))
     training._collect()
     assert training._evaluate()["training_return"] == 3.0
-    training.task = make_task(Scripted(fall=5), None, 20)
+    training.use(make_task(Scripted(fall=5), None, 20))
     training._collect()
     assert training._evaluate()["training_return"] == 5.0
     assert training._evaluate()["training_return"] is None

@@ -31,7 +31,7 @@ def test_the_battery_loses_energy_both_ways():
 
 
 def test_an_episode_is_made_from_its_seed_and_ends_after_its_hours():
-    first, second = Microgrid(), Microgrid()
+    first, second = Microgrid(unit=1.0), Microgrid(unit=1.0)
     for env in (first, second):
         env.reset(seed=3)
     np.testing.assert_array_equal(first.profiles.load, second.profiles.load)
@@ -56,7 +56,7 @@ def test_an_episode_is_made_from_its_seed_and_ends_after_its_hours():
     ],
 )
 def test_a_broken_limit_is_counted(change):
-    env = Microgrid()
+    env = Microgrid(unit=1.0)
     env.reset(seed=0)
     _, _, _, _, info = env.step(powers(env) + change)
     assert info["breach"] > 1.0
@@ -64,7 +64,7 @@ def test_a_broken_limit_is_counted(change):
 
 
 def test_a_setting_is_kept_or_changed_by_the_minimum():
-    env = Microgrid()
+    env = Microgrid(unit=1.0)
     env.reset(seed=0)
     env.step(powers(env, 40.0))
     env.step(powers(env, 40.0))
@@ -76,7 +76,7 @@ def test_a_setting_is_kept_or_changed_by_the_minimum():
 
 
 def test_the_set_holds_what_the_environment_allows():
-    env = Microgrid()
+    env = Microgrid(unit=1.0)
     observation, _ = env.reset(seed=1)
     env.step(powers(env, 40.0))
     observation = env._observe()
@@ -108,7 +108,7 @@ def holds(action_set, action) -> bool:
 
 
 def test_hindsight_is_a_bound_that_rolling_horizon_control_comes_near():
-    env, control = Microgrid(hours=24), RollingHorizon(horizon=8)
+    env, control = Microgrid(hours=24, unit=1.0), RollingHorizon(horizon=8)
     env.reset(seed=2)
     bound = hindsight(env).bound
     cost, over = 0.0, False
@@ -121,7 +121,7 @@ def test_hindsight_is_a_bound_that_rolling_horizon_control_comes_near():
 
 
 def test_a_plan_of_one_hour_is_the_cheapest_action():
-    env = Microgrid()
+    env = Microgrid(unit=1.0)
     env.reset(seed=5)
     profiles = type(env.profiles)(*(profile[:1] for profile in env.profiles))
     plan = best_plan(env.plant, profiles, env.charge, env.last)

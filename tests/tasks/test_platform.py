@@ -7,7 +7,7 @@ from caql.tasks.platform import FARTHEST, GOAL, GROUND, HOP, LEAP, RUN, STARTS, 
 
 
 def move(env, choice, distance):
-    return env.step((choice, np.full(3, distance, np.float32)))
+    return env.step((choice, distance / np.array(FARTHEST)))
 
 
 def send_away(env):
@@ -42,7 +42,7 @@ def test_a_leap_goes_farther_the_longer_it_is_asked_to():
         env = Platform()
         env.reset(seed=1)
         send_away(env)
-        env.step((LEAP, [0.0, 0.0, distance]))
+        move(env, LEAP, distance)
         reached.append(env.x)
     assert reached == sorted(reached)
     assert reached[2] > reached[0] + 50.0
@@ -86,7 +86,7 @@ def test_episodes_follow_their_seed():
         env.reset(seed=seed)
         rewards, over = [], False
         while not over and len(rewards) < 100:
-            _, reward, over, _, _ = env.step((rng.integers(3), rng.uniform(0.0, FARTHEST)))
+            _, reward, over, _, _ = env.step((rng.integers(3), rng.uniform(0.0, 1.0, 3)))
             rewards.append(reward)
         return rewards
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -85,8 +86,11 @@ def _one_batch(**arrays: Any) -> None:
 
 def _stack(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
     """Arrays joined along an axis, their leading axes broadcast."""
-    leading = np.broadcast_shapes(*(array.shape[:axis] for array in arrays))
-    return xp.concatenate([xp.broadcast_to(array, (*leading, *array.shape[axis:])) for array in arrays], axis=axis)
+    shapes = {array.shape[:axis] for array in arrays}
+    if len(shapes) > 1:  # NumPy's broadcasting takes longer than the rest of a small set
+        leading = np.broadcast_shapes(*shapes)
+        arrays = [xp.broadcast_to(array, (*leading, *array.shape[axis:])) for array in arrays]
+    return xp.concatenate(arrays, axis=axis)
 
 
 def join(first: ActionSet, second: ActionSet) -> ActionSet:
@@ -103,6 +107,8 @@ def join(first: ActionSet, second: ActionSet) -> ActionSet:
     xp: Any = jnp if traced else np
     if not traced:
         first, second = first.on_host(), second.on_host()
+        if second.is_box and not second.auxiliary_low.size:  # as an action space is, at every step of an episode
+            return replace(first, low=np.maximum(first.low, second.low), high=np.minimum(first.high, second.high))
     d, here, there = first.size, first.auxiliary_low.shape[-1], second.auxiliary_low.shape[-1]
     rows, zeros = second.rows, [xp.zeros((*s.rows.shape[:-1], n)) for s, n in ((first, there), (second, here))]
     above = _stack_last(xp, first.rows, zeros[0])

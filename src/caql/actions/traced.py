@@ -10,8 +10,8 @@ number of steps leaves open is closed along the segment to a point c well inside
 
     c + s v,   v the part of x - c that changes no equality,   s the largest step in [0, 1] that keeps every row,
 
-so the result is admissible wherever c is.  c is the best of a few ADMM runs on the set pulled in by growing margins;
-what has nothing to spare even there counts as an equality.  A target that is admissible already is returned as it is.
+so the result is admissible wherever c is.  c is the best of a few ADMM runs on the set pulled in by a margin; what has
+nothing to spare even there counts as an equality.  A target that is admissible already is returned as it is.
 The result is close to the closest point, not that point itself: the host's projection is.
 """
 
@@ -37,6 +37,8 @@ CENTRE_STEPS = 150
 """ADMM steps of the search for a point inside."""
 MARGINS = (0.5, 0.25, 0.1, 0.04, 0.015, 0.005, 0.0)
 """How far rows are pulled in to find a point inside, in half widths of the box."""
+QUICK = 4
+"""How many of the margins are tried first, one after another."""
 PENALTY, EQUALITY_PENALTY, RELAXATION = 0.5, 10.0, 1.6
 """ADMM's penalty on inequalities and on equalities, and its over-relaxation."""
 THIN = 1e-4
@@ -141,9 +143,27 @@ def _prepare(action_set: ActionSet) -> Prepared:
 
 def _back(fixed: jax.Array) -> jax.Array:
     """The pseudo-inverse of rows of which some may be zero, (..., m, n) -> (..., n, m)."""
-    none = jnp.sum(fixed * fixed, axis=-1) == 0
-    gram = fixed @ jnp.swapaxes(fixed, -1, -2) + jnp.where(none, 1.0, 1e-6)[..., None] * jnp.eye(fixed.shape[-2])
-    return jnp.swapaxes(fixed, -1, -2) @ jnp.linalg.inv(gram)
+
+    def inverted() -> jax.Array:
+        none = jnp.sum(fixed * fixed, axis=-1) == 0
+        gram = fixed @ jnp.swapaxes(fixed, -1, -2) + jnp.where(none, 1.0, 1e-6)[..., None] * jnp.eye(fixed.shape[-2])
+        return jnp.swapaxes(fixed, -1, -2) @ jnp.linalg.inv(gram)
+
+    return jax.lax.cond(jnp.any(fixed != 0), inverted, lambda: jnp.zeros_like(jnp.swapaxes(fixed, -1, -2)))
+
+
+def _columns(array: jax.Array, own: int, leading: int) -> jax.Array:
+    """(..., own axes) -> (own axes, ...), with `leading` axes of states: innermost, where the processor wants them."""
+    padded = array.reshape(*([1] * (leading + own - array.ndim)), *array.shape)
+    return jnp.moveaxis(padded, range(leading, leading + own), range(own))
+
+
+def _sum_of_products(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+    """Matrix (a, b, ...) times vector (b, ...) -> (a, ...), written out so that it is one pass over the states."""
+    total = matrix[:, 0] * vector[0]
+    for index in range(1, len(vector)):
+        total = total + matrix[:, index] * vector[index]
+    return total
 
 
 def _admm(p: Prepared, target: jax.Array, margin: Any, steps: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -151,32 +171,36 @@ def _admm(p: Prepared, target: jax.Array, margin: Any, steps: int) -> tuple[jax.
 
     Returns the point, the rows' multipliers, and how these changed in the last third of the steps.
     """
-    low, high = _pulled_in(p, margin)
-    edge = 1.0 - margin
-    transposed = jnp.swapaxes(p.rows, -1, -2)
+    leading = target.ndim - 1
+    low, high = (_columns(jnp.asarray(side), 1, leading) for side in _pulled_in(p, margin))
+    edge = 1.0 - _columns(jnp.asarray(margin)[..., None] if jnp.ndim(margin) == 0 else margin, 1, leading)
+    rows, inverse = _columns(p.rows, 2, leading), _columns(p.inverse, 2, leading)
+    transposed = jnp.swapaxes(rows, 0, 1)
+    penalty, wanted = _columns(p.penalty, 1, leading), _columns(target, 1, leading)
+    pull = _columns(p.cost, 1, leading) * wanted
 
     def step(_: int, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         bounds, heights, bound_push, row_push = carry[1:]
-        right = p.cost * target + PENALTY * bounds - bound_push + _times(transposed, p.penalty * heights - row_push)
-        x = _times(p.inverse, right)
+        right = pull + PENALTY * bounds - bound_push + _sum_of_products(transposed, penalty * heights - row_push)
+        x = _sum_of_products(inverse, right)
         mixed = RELAXATION * x + (1 - RELAXATION) * bounds
-        mixed_heights = RELAXATION * _times(p.rows, x) + (1 - RELAXATION) * heights
+        mixed_heights = RELAXATION * _sum_of_products(rows, x) + (1 - RELAXATION) * heights
         bounds = jnp.clip(mixed + bound_push / PENALTY, -edge, edge)
-        heights = jnp.clip(mixed_heights + row_push / p.penalty, low, high)
+        heights = jnp.clip(mixed_heights + row_push / penalty, low, high)
         return (
             x,
             bounds,
             heights,
             bound_push + PENALTY * (mixed - bounds),
-            row_push + p.penalty * (mixed_heights - heights),
+            row_push + penalty * (mixed_heights - heights),
         )
 
-    x = jnp.clip(target, -edge, edge)
-    heights = jnp.clip(_times(p.rows, x), low, high)
+    x = jnp.clip(wanted, -edge, edge)
+    heights = jnp.clip(_sum_of_products(rows, x), low, high)
     first = (x, x, heights, jnp.zeros_like(x), jnp.zeros_like(heights))
     late = jax.lax.fori_loop(0, steps - steps // 3, step, first)
     ended = jax.lax.fori_loop(0, steps // 3, step, late)
-    return ended[0], ended[4], ended[4] - late[4]
+    return jnp.moveaxis(ended[0], 0, -1), jnp.moveaxis(ended[4], 0, -1), jnp.moveaxis(ended[4] - late[4], 0, -1)
 
 
 def _pulled_in(p: Prepared, margin: Any) -> tuple[jax.Array, jax.Array]:
@@ -188,19 +212,61 @@ def _pulled_in(p: Prepared, margin: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def _point_inside(p: Prepared, back: jax.Array, equal: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The point with the most to spare among those found at several margins, and where there is provably none."""
-    margins = jnp.array(MARGINS).reshape(-1, *([1] * p.centre.ndim))
-    start = jnp.broadcast_to(jnp.zeros_like(p.centre), (len(MARGINS), *p.centre.shape))
-    leading = jnp.broadcast_shapes(start.shape[:-1], (len(MARGINS), *p.rows.shape[:-2]))
-    start = jnp.broadcast_to(start, (*leading, start.shape[-1]))
-    x, push, change = _admm(p, start, margins, CENTRE_STEPS)
+    """A point with something to spare, and where there is provably none.
+
+    Most sets have a wide interior, which a few steps at a large margin find; all margins are tried for all
+    states, with many steps, only where that leaves a state without a point.
+    """
+    leading = jnp.broadcast_shapes(p.centre.shape[:-1], p.rows.shape[:-2])
+    start = jnp.zeros((*leading, p.centre.shape[-1]), p.centre.dtype)
+    margins = jnp.array(MARGINS)
+
+    def unsettled(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        turn, _, least = carry
+        # A smaller margin would give no more than itself.
+        return (turn < QUICK) & jnp.any(least < margins[turn])
+
+    def look(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        turn, best, least = carry
+        x, _, _ = _admm(p, start, jnp.broadcast_to(margins[turn], (*leading, 1)), STEPS)
+        x = _on_equalities(p, x, back, equal)
+        spare = jnp.min(_spare(p, x, equal), axis=-1)
+        return turn + 1, jnp.where((spare > least)[..., None], x, best), jnp.maximum(spare, least)
+
+    nothing = jnp.full(leading, -jnp.inf, start.dtype)
+    _, quick, least = jax.lax.while_loop(unsettled, look, (jnp.int32(0), start, nothing))
+    found = least >= MARGINS[QUICK]
+    none = jnp.zeros(leading, bool)
+    inside, empty = jax.lax.cond(
+        jnp.all(found), lambda: (quick, none), lambda: _point_of_all_margins(p, back, equal, start)
+    )
+    return jnp.where(found[..., None], quick, inside), empty & ~found
+
+
+def _on_equalities(p: Prepared, x: jax.Array, back: jax.Array, equal: jax.Array) -> jax.Array:
+    """The point moved onto the equalities."""
     target = jnp.where(equal, jnp.where(equal, p.row_low + p.row_high, 0.0) / 2, 0.0)
     for _ in range(3):
         off = jnp.where(equal, target - _times(p.rows, x), 0.0)
         x = x + _times(back, off)
+    return x
+
+
+def _spare(p: Prepared, x: jax.Array, equal: jax.Array) -> jax.Array:
+    """How far a point is inside each inequality and each bound, (..., m + n)."""
     heights = _times(p.rows, x)
-    spare = jnp.where(equal, jnp.inf, jnp.minimum(p.row_high - heights, heights - p.row_low))
-    spare = jnp.concatenate([spare, 1.0 - jnp.abs(x)], axis=-1)
+    rows = jnp.where(equal, jnp.inf, jnp.minimum(p.row_high - heights, heights - p.row_low))
+    return jnp.concatenate([rows, 1.0 - jnp.abs(x)], axis=-1)
+
+
+def _point_of_all_margins(
+    p: Prepared, back: jax.Array, equal: jax.Array, start: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The point with the most to spare among those found at all margins, and where there is provably none."""
+    margins = jnp.array(MARGINS).reshape(-1, *([1] * start.ndim))
+    x, push, change = _admm(p, jnp.broadcast_to(start, (len(MARGINS), *start.shape)), margins, CENTRE_STEPS)
+    x = _on_equalities(p, x, back, equal)
+    spare = _spare(p, x, equal)
     # What has nothing to spare at any margin must not decide between them, as long as it is met.
     hopeless = jnp.max(spare, axis=0) < THIN
     met = jnp.min(jnp.where(hopeless, spare, jnp.inf), axis=-1)

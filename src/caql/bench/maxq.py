@@ -1,7 +1,7 @@
 """What `caql bench maxq` measures: every solver on the same max-Q problems, side by side in one run.
 
-The problems are the trained 32 x 16 networks that come with the package, at the paper's action ranges, and two
-kinds of untrained networks that are harder.  Gaps are relative, 1e-4, as in the paper's experiments.
+The problems are the trained networks that come with the package, at the paper's action ranges, 32 x 16 or larger, and
+two kinds of untrained networks that are harder.  Gaps are relative, 1e-4, as in the paper's experiments.
 
 Times per state.  A MIP solver is timed on each state alone.  `exact` is faster than the Python call around it,
 so each state is timed as a batch of copies of itself; ga and cem are only ever run on batches, and have one
@@ -40,6 +40,8 @@ from caql.network_files import read_network
 from caql.networks import FoldedNetwork, fold_state, folded_value
 
 TASKS = ("pendulum", "hopper", "halfcheetah", "ant", "humanoid")
+SIZES = ("hopper-64x64", "halfcheetah-64x64", "hopper-200x100", "hopper-256x256")
+"""Larger networks, by task and units of the hidden layers."""
 RELATIVE_GAP = 1e-4
 COPIES = 16
 WORTH_COPIES = 2e-3
@@ -75,9 +77,9 @@ class Case:
 
 
 def trained_case(name: str, states: int) -> Case:
-    """The trained network of a task and the first of its states."""
-    if name not in TASKS:
-        raise CaqlError(f"tasks = {name!r} is not a task with a trained network; {nearest(name, TASKS)}")
+    """The trained network of a task, or of a task and a size, and the first of its states."""
+    if name not in (*TASKS, *SIZES):
+        raise CaqlError(f"tasks = {name!r} is not a task with a trained network; {nearest(name, (*TASKS, *SIZES))}")
     with resources.as_file(resources.files("caql") / "bench" / "networks" / f"{name}.safetensors") as path:
         stored = read_network(path)
     assert stored.states is not None

@@ -1,4 +1,4 @@
-"""The command line: `caql train | evaluate | solve | sweep | report | bench`.
+"""The command line: `caql train | evaluate | play | explore | solve | sweep | report | watch | bench | audit`.
 
 Each command is a module beside this one with a `main(args)`; only the one asked for is imported.
 """
@@ -12,10 +12,14 @@ import sys
 COMMANDS = {
     "train": "train an agent on a task",
     "evaluate": "run a trained agent without exploration",
+    "play": "show a trained agent, in a window or as a video",
+    "explore": "a page that shows Q over the actions, what the solvers find, and the proof",
     "solve": "maximise a network, or a saved run's Q, over its actions",
     "sweep": "run the paper's experiments",
-    "report": "tables and figures of finished runs, beside the paper's",
+    "report": "tables and figures of finished runs, beside the paper's or each other's",
+    "watch": "a live view of a run or a sweep",
     "bench": "measure the solvers side by side",
+    "audit": "how far a Stable-Baselines3 actor falls short of its own critic's maximum",
 }
 
 

@@ -16,7 +16,10 @@ from caql.maxq.solvers import BACKENDS, solver_class
 if TYPE_CHECKING:
     from caql.bench.maxq import Case, Measurement
 
-BENCHES = {"maxq": "max over a of Q(x, a): every solver on trained and untrained networks"}
+BENCHES = {
+    "maxq": "max over a of Q(x, a): every solver on trained and untrained networks",
+    "microgrid": "agents trained on the microgrid, beside rolling-horizon control and perfect information",
+}
 
 SET_SOLVERS = ("exact", "highs", "scip")
 """The solvers that take every set and prove; all are held against the first."""
@@ -40,6 +43,8 @@ class Arguments:
     sets: bool = False
     """Measure action sets instead: rows, equalities, whole numbers and mixed ones, beside the box; with exact, HiGHS
     and SCIP, and the projection onto a set."""
+    sizes: bool = False
+    """Measure the larger trained networks instead, with those of the solvers that are no MIP solvers."""
     hard: bool = True
     """Also measure the untrained, harder networks."""
     mip_settings: bool = False
@@ -54,19 +59,25 @@ def main(args: list[str]) -> None:
     """Run the command."""
     if not args or args[0] in ("-h", "--help"):
         print(
-            "usage: caql bench NAME [OPTIONS]\n\n" + "\n".join(f"  {name:8} {what}" for name, what in BENCHES.items())
+            "usage: caql bench NAME [OPTIONS]\n\n" + "\n".join(f"  {name:10} {what}" for name, what in BENCHES.items())
         )
         sys.exit(0 if args else 2)
     if args[0] not in BENCHES:
         raise CaqlError(f"bench {args[0]!r} does not exist; {nearest(args[0], BENCHES)}")
+    if args[0] == "microgrid":
+        from caql.cli import bench_microgrid
+
+        bench_microgrid.main(args[1:])
+        return
     options = tyro.cli(Arguments, args=args[1:], prog="caql bench maxq")
     if options.states < 1:
         raise CaqlError(f"states = {options.states} must be at least 1")
     if options.threads < 1:
         raise CaqlError(f"threads = {options.threads} must be at least 1")
-    from caql.bench.maxq import compile_times, trained_case, two_processes, untrained_case
+    from caql.bench.maxq import SIZES, compile_times, trained_case, two_processes, untrained_case
 
-    tasks = [trained_case(name, options.states) for name in _split(options.tasks)]
+    names = SIZES if options.sizes else _split(options.tasks)
+    tasks = [trained_case(name, options.states) for name in names]
     if options.sets:
         _sets(tasks, options.states)
         return
@@ -75,6 +86,14 @@ def main(args: list[str]) -> None:
         solver_class(name)
     clock = "processor time" if options.threads == 1 else "wall time"
     title = f"trained networks, {options.states} states, {options.threads} thread(s), {clock}"
+    quick = [name for name in solvers if name not in (*BACKENDS, "mip")]
+    if options.sizes:
+        if not quick:
+            raise CaqlError(
+                f"solvers = {', '.join(solvers)} has none for large networks; right would be exact, ga or cem"
+            )
+        _compare(title, tasks, quick, options.threads)
+        return
     _compare(title, tasks, solvers, options.threads)
     _batches(tasks, options.states)
     if options.processes:
@@ -88,7 +107,6 @@ def main(args: list[str]) -> None:
             untrained_case((32, 16), 6, options.states),
             untrained_case((64, 64), 3, options.states),
         ]
-        quick = [name for name in solvers if name not in (*BACKENDS, "mip")]
         _compare("untrained networks", hard, quick, options.threads)
     if options.compilation:
         cold, cached = compile_times()
@@ -191,8 +209,8 @@ def _sets(tasks: list[Case], states: int) -> None:
             ratios = (f"{each.total / exact.total:.3g}" for each in others)
             without = f"{ratio(here, (SET_SOLVERS[0], kind), (SET_SOLVERS[0], 'box')):.2f}"
             counts = " ".join(str(each.proved) for each in (exact, *others))
-            apart, outside = max(each.apart for each in others), sum(each.outside for each in (exact, *others))
-            rows.append((task.name, kind, _time(exact.total), without, *ratios, counts, f"{apart:.2f}", str(outside)))
+            apart, outside = max(each.apart for each in others), " ".join(str(e.outside) for e in (exact, *others))
+            rows.append((task.name, kind, _time(exact.total), without, *ratios, counts, f"{apart:.2f}", outside))
     headings = ("task", "set", "exact", "/ box", "HiGHS / exact", "SCIP / exact", "proved", "apart", "outside")
     _table(f"max-Q over sets, {states} states in one batch, one thread, processor time", headings, rows)
     for kind in KINDS[1:]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from caql.maxq.solvers import proves
 
 
 def _number(value: float) -> str:
-    return "-" if np.isposinf(value) else f"{value:.6g}"
+    return "-" if np.isinf(value) else f"{value:.6g}"
 
 
 def _action(action: Any) -> str:
@@ -20,20 +20,32 @@ def _action(action: Any) -> str:
     return shown + (f" ... ({len(action)})" if len(action) > 8 else "")
 
 
-def print_solution(
-    solution: Solution, seconds: float, of: str, solver: str, limit_rows: int, open_rows: str = "limit"
-) -> None:
-    """The table of `limit_rows` rows and a line below it; `open_rows` is what a row that is not solved is called."""
+class Shown(NamedTuple):
+    """What the table says of the question: the network's name, the solver, how many rows, whether it is a minimum."""
+
+    of: str
+    solver: str
+    limit_rows: int
+    minimize: bool = False
+
+
+def print_solution(solution: Solution, seconds: float, shown: Shown, open_rows: str = "limit") -> None:
+    """The table of some rows and a line below it; `open_rows` is what a row that is not solved is called.
+
+    For a minimum the solution is that of the negative.
+    """
     from rich.console import Console
     from rich.table import Table
 
+    of, solver, limit_rows, minimize = shown
+    sign = -1.0 if minimize else 1.0
     rows = len(solution.values)
     proving = proves(solver)
     work = "nodes" if proving else "iterations"
-    table = Table(title=f"max Q of {of}, solver {solver}")
+    table = Table(title=f"{'min' if minimize else 'max'} Q of {of}, solver {solver}")
     table.add_column("state", justify="right")
     table.add_column("action")
-    for heading in ("value", "upper", "gap"):
+    for heading in ("value", "lower" if minimize else "upper", "gap"):
         table.add_column(heading, justify="right")
     table.add_column("status")
     table.add_column(work, justify="right")
@@ -41,7 +53,15 @@ def print_solution(
         value, upper = float(solution.values[k]), float(solution.upper[k])
         status = Status(int(solution.status[k]))
         empty = status == Status.INFEASIBLE
-        numbers = ("-", "-", "-") if empty else (f"{value:.6g}", _number(upper), _number(upper - value))
+        numbers = (
+            ("-", "-", "-")
+            if empty
+            else (
+                _number(sign * value),
+                _number(sign * upper),
+                _number(upper - value),
+            )
+        )
         called = status.name.lower().replace("limit", open_rows)
         action = "none is admissible" if empty else _action(solution.actions[k])
         table.add_row(str(k), action, *numbers, called, str(int(solution.work[k])))

@@ -16,8 +16,9 @@ import tyro
 from caql.actions import ActionSet
 from caql.answers import told
 from caql.cli.output import require_output
-from caql.cli.solution_table import print_solution
+from caql.cli.solution_table import Shown, print_solution
 from caql.errors import CaqlError, CaqlWarning
+from caql.graphs import Network
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.solvers import SOLVERS, proving_solver
 from caql.network_files import Array
@@ -62,6 +63,12 @@ class Arguments:
     rows: Path | None = None
     """Rows that the actions a must satisfy too (.npz): C and d for C a <= d, E and f for E a = f, and `integer`, the
     indices of whole numbers; each with or without a leading axis of states."""
+    output: tuple[str, ...] = ()
+    """Which output of a network with several: its index, its name, or one weight for each of them."""
+    minimize: bool = False
+    """Seek the least output instead of the largest."""
+    action_input: str | None = None
+    """The input of an ONNX network with several inputs that is the action.  Default: the one called so."""
     action_set: str | None = None
     """MODULE:NAME of the action set, for a saved run that was made with one."""
     trust: bool = False
@@ -69,9 +76,9 @@ class Arguments:
 
 
 class Question(NamedTuple):
-    """What is to be maximised: the layers over `states`, the actions from `action_set`."""
+    """What is to be maximised: the network over `states`, the actions from `action_set`."""
 
-    layers: Layers
+    network: Layers | Network
     states: Array | None
     action_set: Any
     """An `ActionSet`, or the two sides of a box."""
@@ -80,32 +87,45 @@ class Question(NamedTuple):
 def main(args: list[str]) -> None:
     """Run the command."""
     options = tyro.cli(Arguments, args=args, prog="caql solve")
-    from caql.maxq.arguments import checked_network, chosen_solver
-    from caql.maxq.maximize import maximize, maximize_over
+    from caql.maxq.arguments import chosen_solver
+    from caql.maxq.maximize import maximize, maximize_over, posed
 
     _check(options)
-    layers, states, given = _question(options)
-    network = checked_network(layers, states)
-    action_set = _admissible(options, given, len(network.first_bias), len(network.action_weights))
+    network, states, given = _question(options)
+    question, (count, d) = posed(network, states, _output(options.output), options.minimize)
+    action_set = _admissible(options, given, count, d)
     name = options.solver or proving_solver(action_set)
     solver = chosen_solver(name, {"threads": options.threads, "time_limit": options.time_limit})
     if name == "exact":
         # Once, on a network of one weight: compiling is no part of the time that is reported.
         maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)
-    shown = options.file.name, name, options.limit_rows
+    shown = Shown(options.file.name, name, options.limit_rows, options.minimize)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as remarks:
         warnings.simplefilter("always", CaqlWarning)
         try:
             solution = maximize_over(
-                network, action_set, solver, options.tolerance, relative_tolerance=options.relative_tolerance
+                question, action_set, solver, options.tolerance, relative_tolerance=options.relative_tolerance
             )
         except Interrupted as interruption:
-            print_solution(interruption.solution, time.perf_counter() - start, *shown, "interrupted")
+            print_solution(interruption.solution, time.perf_counter() - start, shown, "interrupted")
             sys.exit(130)
-    print_solution(solution, time.perf_counter() - start, *shown)
+    print_solution(solution, time.perf_counter() - start, shown)
     for remark in remarks:
         print(f"caql: {remark.message}", file=sys.stderr)
+
+
+def _output(words: tuple[str, ...]) -> int | str | list[float] | None:
+    """An index, a name, or weights."""
+    if not words:
+        return None
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        if len(words) == 1:
+            return words[0]
+        raise CaqlError(f"output = {' '.join(words)} must be an index, a name, or one weight per output") from None
+    return int(numbers[0]) if len(numbers) == 1 and numbers[0].is_integer() else numbers
 
 
 def _check(options: Arguments) -> None:
@@ -125,9 +145,9 @@ def _question(options: Arguments) -> Question:
         return _saved_run(options, states)
     if options.action_set is not None:
         raise CaqlError(f"action_set goes with a saved run; for the network {options.file} give --rows FILE.npz")
-    network = read_network(options.file)
-    states = network.states if states is None else states
-    return Question(network.layers, states, (network.low, network.high))
+    found = read_network(options.file, options.action_input)
+    states = found.states if states is None else states
+    return Question(found.network, states, (found.low, found.high))
 
 
 def _saved_run(options: Arguments, states: Array | None) -> Question:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Benchmark = tuple[str, float]
-"""A task's name and its action range r."""
+Benchmark = tuple[str, float | None]
+"""A task's name and its action range r; None for the task's own actions, which none of the paper's has."""
 
 
 class Figure(NamedTuple):
@@ -58,7 +58,7 @@ SEEDS = 10
 
 
 def _cells(columns: tuple[str, ...], text: str) -> dict[Benchmark, dict[str, tuple[float, ...]]]:
-    table = {}
+    table: dict[Benchmark, dict[str, tuple[float, ...]]] = {}
     for line in text.strip().splitlines():
         name, size, *cells = line.split()
         numbers = (tuple(float(number) for number in cell.split("/")) for cell in cells)

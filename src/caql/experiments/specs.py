@@ -1,4 +1,7 @@
-"""The paper's tables and figures as data: a spec is tasks x columns, and becomes a list of configurations."""
+"""The paper's tables and figures as data: a spec is tasks x columns, and becomes a list of configurations.
+
+One spec is not the paper's: the public benchmark for action constraints.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from caql.experiments.methods import (
     task_name,
 )
 from caql.experiments.paper import Benchmark
+from caql.tasks.constrained import PROBLEMS
 
 
 class Column(NamedTuple):
@@ -55,6 +59,8 @@ class Spec:
     """The spec whose runs this one shows in another way."""
     cannot_work: tuple[str, ...] = ()
     """What the paper's grid has and nobody should run, each with the reason."""
+    of_paper: bool = True
+    """Whether it is one of the paper's."""
 
 
 def _columns(*names: str, asked_for: Iterable[str] = ()) -> tuple[Column, ...]:
@@ -98,6 +104,9 @@ _HOPELESS = tuple(
     for penalty in HINGE_PENALTIES
     if not hinge_can_work(penalty)
 )
+
+CONSTRAINED_STEPS = dict.fromkeys(PROBLEMS, 10_000) | {"H+M": 60_000, "HC+O": 60_000}
+"""Training steps of the constrained benchmark's problems: two in earnest, the others in miniature."""
 
 SPECS = {
     spec.name: spec
@@ -180,6 +189,13 @@ SPECS = {
             ),
             settings=(("episode_steps", 1000),),
         ),
+        Spec(
+            "constrained",
+            "Constrained actions: the linear problems of the public benchmark",
+            tuple((name, None) for name in PROBLEMS),
+            _columns("caql-exact", "caql-ga", "td3", "sac"),
+            of_paper=False,
+        ),
     )
 }
 
@@ -188,7 +204,8 @@ def configuration(
     spec: Spec, task: Benchmark, column: Column, settings: Settings | None = None, seed: int = 0
 ) -> RunConfig:
     """One run; `settings` is a point of the grid, or None for the chosen configuration."""
-    values: dict[str, Any] = {"task": task[0], "action_range": task[1], "train_steps": paper.TRAIN_STEPS[task[0]]}
+    steps = (paper.TRAIN_STEPS | CONSTRAINED_STEPS)[task[0]]
+    values: dict[str, Any] = {"task": task[0], "action_range": task[1], "train_steps": steps}
     # Defaults are spelt out first, so that a dotted path always finds the dictionary it points into.
     values = to_json(from_json(lay_over(values, METHODS[column.method])))
     values = lay_over(values, dict(spec.settings))
@@ -202,7 +219,7 @@ def configuration(
 def find_spec(name: str) -> Spec:
     """A spec by name."""
     if name not in SPECS:
-        raise CaqlError(f"experiment = {name!r} is not one of the paper's; {nearest(name, SPECS)}")
+        raise CaqlError(f"experiment = {name!r} is not known; {nearest(name, SPECS)}")
     return SPECS[name]
 
 

@@ -57,14 +57,15 @@ def _numbers(name: str, value: Any) -> Array:
     return array
 
 
-def checked_network(layers: Any, states: Any) -> FoldedNetwork:
-    """The layers as a folded network, all in float64."""
+def checked_layers(layers: Any) -> list[tuple[Array, Array]]:
+    """The layers in float64, each of which fits the one before it."""
     checked: list[tuple[Array, Array]] = []
     try:
         pairs = [(weights, bias) for weights, bias in layers]
     except (TypeError, ValueError):
         raise CaqlError(
-            "layers must be a list of (W, b) pairs, input-major, from the first layer to the last"
+            "layers must be a list of (W, b) pairs, input-major, from the first layer to the last, or a network: "
+            "caql.network(...) makes one of a torch, Keras, scikit-learn or Stable-Baselines3 model"
         ) from None
     if not pairs:
         raise CaqlError("layers is empty; it must hold at least one (W, b) pair")
@@ -81,13 +82,26 @@ def checked_network(layers: Any, states: Any) -> FoldedNetwork:
                 f"outputs; the two must be equal"
             )
         checked.append((weights, bias))
-    if checked[-1][0].shape[1] != 1:
-        raise CaqlError(f"layers ends in {checked[-1][0].shape[1]} outputs; the last layer must have exactly one")
-    inputs = len(checked[0][0])
+    return checked
+
+
+def checked_states(states: Any) -> Array:
+    """The states, (B, n); one row of nothing if there are none."""
     batch = np.zeros((1, 0)) if states is None else _numbers("states", states)
     if batch.ndim not in (1, 2):
         raise CaqlError(f"states has shape {batch.shape}; right would be (n,) or (states, n)")
-    batch = np.atleast_2d(batch)
+    return np.atleast_2d(batch)
+
+
+def checked_network(layers: Any, states: Any) -> FoldedNetwork:
+    """The layers as a folded network, all in float64."""
+    checked = checked_layers(layers)
+    if checked[-1][0].shape[1] != 1:
+        raise CaqlError(
+            f"layers ends in {checked[-1][0].shape[1]} outputs; the last layer must have exactly one, unless output=k "
+            "or weights say what is meant"
+        )
+    inputs, batch = len(checked[0][0]), checked_states(states)
     split = batch.shape[1]
     if split >= inputs:
         raise CaqlError(

@@ -1,6 +1,9 @@
-"""The engine on its own: the maximum of any ReLU network of one output over a set of actions, by any of the solvers.
+"""The engine on its own: the maximum of a network over a set of actions, by any of the solvers.
 
     solution = maximize([(W0, b0), (W1, b1), (W2, b2)], low=-1, high=1, states=x)
+
+Layers `(W, b)` with ReLU between go to the solver as they are; any other network (`graphs.Network`) is lowered to such
+layers first (`objectives`).
 
 Everything a user can get wrong is checked first, once (`arguments`): the solvers behind trust their problem.
 """
@@ -11,7 +14,7 @@ import functools
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -19,10 +22,15 @@ from numpy.typing import ArrayLike
 
 from caql.actions import ActionSet
 from caql.errors import CaqlWarning
+from caql.graphs import Network
+from caql.graphs.chain import network_of_layers
+from caql.graphs.objective import Objective
 from caql.maxq.arguments import (
     checked_box,
+    checked_layers,
     checked_network,
     checked_rows,
+    checked_states,
     checked_tolerance,
     chosen_solver,
     one_row_each,
@@ -30,15 +38,21 @@ from caql.maxq.arguments import (
 from caql.maxq.exact.solver import Exact
 from caql.maxq.host import brought_inside, is_proved
 from caql.maxq.interrupts import Interrupted
-from caql.maxq.problem import Problem, Solution, Solver, Status
+from caql.maxq.objectives import AtStates, Question, solve_objective
+from caql.maxq.problem import Minimum, Problem, Solution, Solver, Status
 from caql.networks import FoldedNetwork, folded_value
 
 Rows = tuple[ArrayLike, ArrayLike]
 """A matrix and its right-hand side."""
 
 
+@overload
+def maximize(*arguments: Any, minimize: Literal[True], **settings: Any) -> Minimum: ...
+
+
+@overload
 def maximize(
-    layers: Sequence[tuple[ArrayLike, ArrayLike]],
+    layers: Sequence[tuple[ArrayLike, ArrayLike]] | Network,
     low: ArrayLike,
     high: ArrayLike,
     states: ArrayLike | None = None,
@@ -53,13 +67,37 @@ def maximize(
     rows: Rows | None = None,
     equalities: Rows | None = None,
     integer: ArrayLike = (),
-) -> Solution:
+    output: int | str | ArrayLike | None = None,
+    minimize: Literal[False] = False,
+) -> Solution: ...
+
+
+def maximize(  # type: ignore[misc]
+    layers: Sequence[tuple[ArrayLike, ArrayLike]] | Network,
+    low: ArrayLike,
+    high: ArrayLike,
+    states: ArrayLike | None = None,
+    solver: str | Solver = "exact",
+    tolerance: ArrayLike = 1e-4,
+    warm_start: ArrayLike | None = None,
+    threads: int | None = None,
+    relative_tolerance: ArrayLike = 0.0,
+    *,
+    time_limit: float | None = None,
+    node_limit: int | None = None,
+    rows: Rows | None = None,
+    equalities: Rows | None = None,
+    integer: ArrayLike = (),
+    output: int | str | ArrayLike | None = None,
+    minimize: bool = False,
+) -> Solution | Minimum:
     """max over the admissible actions of the network's output, for every state at once.
 
     The actions a are those with low <= a <= high, C a <= d for rows = (C, d), E a = f for equalities = (E, f), and
     whole numbers at the indices `integer`.
 
-    layers: `(W, b)` pairs, W of shape (inputs, outputs), ReLU between, a linear output of one unit.
+    layers: `(W, b)` pairs, W of shape (inputs, outputs), ReLU between, a linear output; or a network, as
+        `caql.network` and `caql.network_files.read_network` make them.
     low, high: the bounds of the actions: one number, one per dimension, or one row per state.
     states: (n,) or (B, n); they are the network's first n inputs and the action the rest.  Without states
         the action is all of the input and the solution has one row.
@@ -72,6 +110,8 @@ def maximize(
     time_limit, node_limit: seconds and nodes for one state, where the solver has such a limit.
     rows, equalities: matrices (m, d) or (B, m, d) with right-hand sides (m,) or (B, m).
     integer: indices of the actions that are whole numbers, at every state the same.
+    output: which output is meant, if there are several: its index, its name, or weights over all of them.
+    minimize: seek the least output instead; the answer is then a `Minimum`, whose proof is `values - lower`.
 
     Returns a `Solution` of float64 NumPy arrays, one row per state; nothing is computed in float32 but by ga and cem.
     Its actions are admissible wherever some action is; where none is, the status is `Status.INFEASIBLE`.
@@ -81,22 +121,41 @@ def maximize(
     `solution` is the best known so far, within about a second.
     """
     chosen = chosen_solver(solver, {"threads": threads, "time_limit": time_limit, "node_limit": node_limit})
-    network = checked_network(layers, states)
-    count, d = len(network.first_bias), len(network.action_weights)
+    network = posed(layers, states, output, minimize)
+    count, d = network.shape
     action_set = checked_rows(checked_box(low, high, count, d), rows, equalities, integer, count)
-    return maximize_over(network, action_set, chosen, tolerance, warm_start, relative_tolerance)
+    solution = maximize_over(network.question, action_set, chosen, tolerance, warm_start, relative_tolerance)
+    return Minimum.of_negative(solution) if minimize else solution
+
+
+class Posed(NamedTuple):
+    """What is maximised, and the number of states and of action dimensions."""
+
+    question: FoldedNetwork | AtStates
+    shape: tuple[int, int]
+
+
+def posed(layers: Any, states: Any, output: Any = None, minimize: bool = False) -> Posed:
+    """The layers with the states folded in, or the objective of any other network at the states; all checked."""
+    if not isinstance(layers, Network) and output is None and not minimize:
+        folded = checked_network(layers, states)
+        return Posed(folded, (len(folded.first_bias), len(folded.action_weights)))
+    network = layers if isinstance(layers, Network) else network_of_layers(checked_layers(layers))
+    batch = checked_states(states)
+    d = network.sizes(batch.shape[1])[1]
+    return Posed(AtStates(Objective.of(network, output, minimize), batch), (len(batch), d))
 
 
 def maximize_over(
-    network: FoldedNetwork,
+    network: FoldedNetwork | AtStates,
     action_set: ActionSet,
     chosen: Solver,
     tolerance: ArrayLike,
     warm_start: ArrayLike | None = None,
     relative_tolerance: ArrayLike = 0.0,
 ) -> Solution:
-    """`maximize` for a folded network in float64 and an action set, with a solver object."""
-    count, d = len(network.first_bias), len(network.action_weights)
+    """`maximize` for a folded network in float64, or an objective at its states, with a solver object."""
+    count, d = len(network.states if isinstance(network, AtStates) else network.first_bias), action_set.size
     guesses = None if warm_start is None else one_row_each("warm_start", warm_start, count, d)
     gaps = [
         checked_tolerance(name, gap, count)
@@ -105,7 +164,11 @@ def maximize_over(
     if isinstance(chosen, Exact):
         chosen.compile()  # so that the time below is the search's
     began = time.perf_counter()
-    solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
+    if isinstance(network, AtStates):
+        question = Question(*network, action_set, guesses, *gaps)
+        solution = solve_objective(question, functools.partial(_answer, chosen), chosen)
+    else:
+        solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
     _warn(chosen, action_set, solution, time.perf_counter() - began)
     return solution
 

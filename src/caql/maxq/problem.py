@@ -151,6 +151,21 @@ class Solution(NamedTuple):
     work: Array
 
 
+class Minimum(NamedTuple):
+    """A solution of a minimisation: as `Solution`, but `values - lower` is the proof; -inf where nothing is proved."""
+
+    actions: Array
+    values: Array
+    lower: Array
+    status: Array
+    work: Array
+
+    @classmethod
+    def of_negative(cls, solution: Solution) -> Minimum:
+        """The minimum of f from the maximum of -f."""
+        return cls(solution.actions, -solution.values, -solution.upper, solution.status, solution.work)
+
+
 @runtime_checkable
 class Solver(Protocol):
     """What an agent needs of a solver; `name` is what the user types.

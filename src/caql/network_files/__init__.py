@@ -7,6 +7,7 @@ the file's real size before memory is taken.  Whatever is wrong is one sentence,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from caql.errors import CaqlError
@@ -16,15 +17,20 @@ from caql.network_files.rows import RowsFile, rows_of_npz
 
 __all__ = ["Array", "NetworkFile", "RowsFile", "read_network", "read_rows", "read_states"]
 
-READERS = {".npz": network_of_npz, ".safetensors": network_of_safetensors, ".onnx": network_of_onnx}
+READERS: dict[str, Callable[[Path], NetworkFile]] = {
+    ".npz": network_of_npz,
+    ".safetensors": network_of_safetensors,
+    ".onnx": network_of_onnx,
+}
 
 
-def read_network(path: Path | str) -> NetworkFile:
+def read_network(path: Path | str, action: str | None = None) -> NetworkFile:
     """The network in a file.
 
     Array files name their layers W0, b0, W1, b1, ... or weights_0, bias_0, ..., W of shape (inputs, outputs), and
-    may also hold `low`, `high` and `states`.  An ONNX graph must be a chain of Gemm, MatMul, Add, Relu, Flatten and
-    Identity from one input to one output.
+    may also hold `low`, `high` and `states`.  An ONNX graph may hold the operators of `operator_table.OPERATORS`, and
+    takes the state followed by the action in one input, or each in its own: `action` names the action's, unless that
+    is called so.
 
     Raises `CaqlError` for anything else.
     """
@@ -32,6 +38,10 @@ def read_network(path: Path | str) -> NetworkFile:
     _must_exist("file", path, "an .npz, .safetensors or .onnx file")
     if path.suffix.lower() not in READERS:
         raise CaqlError(f"file = {str(path)!r} ends in {path.suffix!r}; right would be {', '.join(READERS)}")
+    if action is not None and path.suffix.lower() != ".onnx":
+        raise CaqlError(f"action = {action!r} names an input of an ONNX file; {str(path)!r} has none")
+    if path.suffix.lower() == ".onnx":
+        return network_of_onnx(path, action)
     return READERS[path.suffix.lower()](path)
 
 

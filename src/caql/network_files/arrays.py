@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caql.errors import CaqlError
+from caql.graphs import Network
+from caql.graphs.chain import layers_of_network
 
 Array = NDArray[Any]
 
@@ -29,12 +31,17 @@ NUMBERS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "
 
 
 class NetworkFile(NamedTuple):
-    """What a file holds: the layers, and the action box and states if they are there."""
+    """What a file holds: the network, as layers or as a graph, and the action box and states if they are there."""
 
-    layers: list[tuple[Array, Array]]
+    network: list[tuple[Array, Array]] | Network
     low: Array | None = None
     high: Array | None = None
     states: Array | None = None
+
+    @property
+    def layers(self) -> list[tuple[Array, Array]]:
+        """The layers `(W, b)`, if the network is a plain chain with ReLU between them; else `CaqlError`."""
+        return layers_of_network(self.network) if isinstance(self.network, Network) else self.network
 
 
 @contextlib.contextmanager

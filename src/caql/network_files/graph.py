@@ -1,197 +1,147 @@
-"""ONNX graphs that are ReLU networks: a chain of affine maps and ReLUs from one input to one output.
+"""ONNX graphs: each node becomes operations of a `graphs.Builder`, with all shapes known before anything is computed.
 
-Nodes are read in order and folded into one affine map, which ends in a layer at each ReLU and at the output:
+The first side of an input is the batch's: where it has only a name, or none, one sample is meant.  Every other side
+must be a number, or follow from the first matrix that the input is multiplied by.
 
-    layer k:  h -> h W + b,   W = W_1 W_2 ...,   b = b_1 W_2 ... + b_2 ...
-
-The arithmetic is float64, so folding two maps into one adds no error that the network's float32 would notice.
-Values may be rows (x W, as exporters write) or columns (W x); a graph that mixes them is refused.
+A graph with one input takes the state followed by the action; of several inputs the one called `action` (or whatever
+the caller says) is the action, and the others, in their order, are the state.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from caql.errors import CaqlError
-from caql.network_files.arrays import LARGEST, Array, NetworkFile, check_size, reading
+from caql.graphs import Network
+from caql.graphs.builder import Builder
+from caql.graphs.graph import Port
+from caql.network_files.arrays import NetworkFile, check_size, reading
+from caql.network_files.operator_table import OPERATORS
+from caql.network_files.operators import Call
 from caql.network_files.tensors import Constants, load_model
 
-INPUTS = {"Gemm": (2, 3), "MatMul": (2, 2), "Add": (2, 2), "Relu": (1, 1), "Flatten": (1, 1), "Identity": (1, 1)}
-"""The operators that can be read, with the least and the largest number of their inputs."""
+ACTION_NAMES = ("action", "actions", "act", "a", "u", "control", "controls")
 
 
-class Chain:
-    """The layers read so far, and the affine map since the last ReLU: None stands for the identity."""
-
-    def __init__(self, shape: list[int] | None) -> None:
-        """`shape` is the input's as declared, 0 where a side has only a name; None if nothing is declared."""
-        self.layers: list[tuple[Array, Array]] = []
-        self.rank = 2 if shape is None else len(shape)
-        self.columns: bool | None = None
-        self.weights: Array | None = None
-        self.bias: Array | None = None
-        self.entries = 0
-        wide = [side for side in shape or [] if side > 1]
-        # [N, 4], [1, 4] and [4, 1] are four wide; two long sides say nothing, and [N, 1] is one wide.
-        self.width = wide[0] if len(wide) == 1 else (1 if not wide and 1 in (shape or []) else None)
-
-    def multiply(self, matrix: Array, columns: bool, node: str) -> None:
-        """x M for rows; M^T x, given as `matrix` M, for columns."""
-        if self.rank > 2:
-            raise CaqlError(f"ONNX node {node} multiplies values of {self.rank} axes; flatten the input first")
-        if matrix.ndim != 2 or (self.width is not None and matrix.shape[0] != self.width):
-            raise CaqlError(f"ONNX node {node} multiplies {self.width} values by a matrix of shape {matrix.shape}")
-        self.lie(columns, node)
-        if self.weights is not None:
-            self.take(len(self.weights), matrix.shape[1])
-        self.weights = matrix if self.weights is None else self.weights @ matrix
-        self.bias = None if self.bias is None else self.bias @ matrix
-        self.width = matrix.shape[1]
-
-    def lie(self, columns: bool, node: str) -> None:
-        """Settle whether values are rows or columns; for a single value both are the same."""
-        if self.columns is None and self.width != 1:
-            self.columns = columns
-        elif self.width != 1 and self.columns != columns:
-            raise CaqlError(f"ONNX node {node} takes rows for columns; values must be on one side of every product")
-
-    def add(self, constant: Array, node: str) -> None:
-        shape = constant.shape
-        long = [axis for axis, side in enumerate(shape) if side != 1]
-        fits = self.width is not None and len(shape) <= max(self.rank, 1) and constant.size in (1, self.width)
-        if fits and long and self.rank == 2:
-            # Against rows [N, w] a constant must lie along the last axis, against columns [w, 1] along the one before.
-            at = long[0] - len(shape)
-            self.lie(at == -2, node)
-        if not fits or len(long) > 1:
-            raise CaqlError(f"ONNX node {node} adds a constant of shape {shape} to {self.width} values")
-        assert self.width is not None
-        self.take(self.width)
-        added = np.broadcast_to(constant.ravel(), (self.width,))
-        self.bias = added if self.bias is None else self.bias + added
-
-    def flatten(self, axis: int, node: str) -> None:
-        if self.rank < 2 or axis not in ((1, -1) if self.rank == 2 else (1,)):
-            raise CaqlError(
-                f"ONNX node {node} flattens {self.rank} axes at axis {axis}; right would be axis 1 of 2 or more"
-            )
-        self.rank = 2
-
-    def close(self) -> None:
-        """End the layer: at a ReLU, or at the output."""
-        if self.width is None or self.rank > 2:
-            raise CaqlError("the ONNX graph's input has no fixed width before its first ReLU")
-        if self.weights is None:
-            self.take(self.width, self.width)
-        else:
-            self.take(*self.weights.shape)
-        weights = np.eye(self.width) if self.weights is None else self.weights
-        bias = np.zeros(self.width) if self.bias is None else np.array(self.bias)
-        self.layers.append((weights, bias))
-        self.weights = self.bias = None
-
-    def take(self, *shape: int) -> None:
-        """Count numbers before they are made: a small file can name one large constant many times."""
-        self.entries += check_size("the ONNX graph's affine map", shape)
-        if self.entries > LARGEST:
-            raise CaqlError(f"the ONNX graph's layers hold more than {LARGEST} numbers")
-
-
-def network_of_onnx(path: Path) -> NetworkFile:
-    """The network in an .onnx file."""
-    # What overflows becomes infinite here and is named where the layers are checked.
-    with reading("file", path, "is not an ONNX model"), np.errstate(over="ignore", invalid="ignore"):
+def network_of_onnx(path: Path, action: str | None = None) -> NetworkFile:
+    """The network in an .onnx file; `action` names the input that is the action, if there are several."""
+    # What overflows becomes infinite here and is named where the network is used.
+    with reading("file", path, "is not an ONNX model"), np.errstate(all="ignore"):
         graph = load_model(path).graph
-        constants = Constants(graph, path.parent)
-        inputs = [value for value in graph.input if value.name not in constants]
-        if len(inputs) != 1 or len(graph.output) != 1:
-            raise CaqlError(
-                f"it has {len(inputs)} inputs and {len(graph.output)} outputs; "
-                f"right would be one of each, the input holding state and action in one vector"
-            )
-        chain = Chain(_declared_shape(inputs[0]))
-        current = inputs[0].name
+        reader = _Reader(graph, Constants(graph, path.parent))
         for number, node in enumerate(graph.node):
-            name = _checked(node, number)
-            if node.output[0] == current or node.output[0] in constants:
-                raise CaqlError(f"ONNX node {name} computes {node.output[0]!r}, which is already there")
-            if node.op_type == "Constant":
-                constants.define(node, name)
-                continue
-            _apply(chain, node, name, current, constants)
-            current = node.output[0]
-        if current != graph.output[0].name:
-            raise CaqlError(f"it does not end in its output {graph.output[0].name!r}")
-        chain.close()
-        return NetworkFile(chain.layers)
+            reader.read(node, number)
+        return NetworkFile(reader.network(action))
 
 
-def _declared_shape(value: Any) -> list[int] | None:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    shape = [side.dim_value for side in tensor.shape.dim]
-    check_size(f"the ONNX graph's input {value.name!r}", tuple(max(side, 1) if side >= 0 else side for side in shape))
-    return shape
+class _Reader:
+    """The graph read so far: which node of the builder each ONNX value is."""
 
+    def __init__(self, graph: Any, constants: Constants) -> None:
+        self.graph, self.constants, self.builder = graph, constants, Builder()
+        self.values: dict[str, int] = {}
+        self.inputs = [value for value in graph.input if value.name not in constants]
+        if not self.inputs or not graph.output:
+            raise CaqlError(
+                f"it has {len(self.inputs)} inputs and {len(graph.output)} outputs; right would be at least one of each"
+            )
+        for value in self.inputs:
+            if value.name in self.values:
+                raise CaqlError(f"two inputs are called {value.name!r}; each name may occur once")
+            self.values[value.name] = self.builder.input(self._shape(value), f"input {value.name!r}")
 
-def _checked(node: Any, number: int) -> str:
-    """How errors call the node; one of another domain or with the wrong number of inputs is refused."""
-    if not node.output or not node.output[0]:
-        raise CaqlError(f"ONNX node {number} ({node.op_type or 'without an operator'}) has no output")
-    name = f"{node.op_type} {node.name or node.output[0]!r}"
-    if node.domain not in ("", "ai.onnx"):
-        raise CaqlError(f"ONNX node {name} is of the domain {node.domain!r}; only ONNX's own operators can be read")
-    if node.op_type == "Constant":
-        return name
-    if node.op_type not in INPUTS:
-        raise CaqlError(f"ONNX operator {node.op_type} is not supported; a network may hold {', '.join(INPUTS)}")
-    least, most = INPUTS[node.op_type]
-    if not least <= len(node.input) <= most or len(node.output) != 1:
-        raise CaqlError(f"ONNX node {name} has {len(node.input)} inputs and {len(node.output)} outputs")
-    return name
+    def _shape(self, value: Any) -> tuple[int, ...]:
+        """The shape of an input for one sample."""
+        tensor, what = value.type.tensor_type, f"the ONNX graph's input {value.name!r}"
+        shape = [side.dim_value for side in tensor.shape.dim] if tensor.HasField("shape") else [0, 0]
+        check_size(what, tuple(max(side, 1) if side >= 0 else side for side in shape))
+        if shape and shape[0] == 0:
+            shape[0] = 1
+        if shape and shape[-1] == 0:
+            shape[-1] = self._multiplied_width(value.name)
+        if 0 in shape:
+            raise CaqlError(
+                f"{what} has a side without a fixed length ({shape}, 0 where it is open); only the first may be open: "
+                "export the network with fixed sizes"
+            )
+        return tuple(shape)
 
+    def _multiplied_width(self, name: str) -> int:
+        """The length of an open last side, from the matrix that the input is multiplied by; 0 if there is none."""
+        for node in self.graph.node:
+            if node.op_type in ("MatMul", "Gemm") and len(node.input) > 1 and node.input[0] == name:
+                dims = list(self.constants.tensors[node.input[1]].dims) if node.input[1] in self.constants else []
+                flipped = any(each.name == "transB" and each.i for each in node.attribute)
+                return int(dims[1 if flipped else 0]) if len(dims) == 2 else 0
+        return 0
 
-def _apply(chain: Chain, node: Any, name: str, current: str, constants: Constants) -> None:
-    """Fold one node into the chain."""
-    given = list(node.input)
-    if node.op_type == "Gemm" and len(given) == 3 and not given[2]:
-        given.pop()  # an empty name stands for an input that is left out
-    unknown = [each for each in given if each != current and each not in constants]
-    if given.count(current) != 1 or unknown:
-        raise CaqlError(f"ONNX node {name} joins several computed values; the graph must be a single chain")
-    options = {attribute.name: attribute for attribute in node.attribute}
-    if node.op_type == "Identity":
-        return
-    if node.op_type == "Flatten":
-        chain.flatten(int(options["axis"].i) if "axis" in options else 1, name)
-    elif node.op_type == "Relu":
-        chain.close()
-    elif node.op_type == "Add":
-        chain.add(constants[given[1] if given[0] == current else given[0]], name)
-    else:
-        _product(chain, name, [None if each == current else constants[each] for each in given], options)
+    def read(self, node: Any, number: int) -> None:
+        """One node."""
+        if not node.output or not node.output[0]:
+            raise CaqlError(f"ONNX node {number} ({node.op_type or 'without an operator'}) has no output")
+        name = f"{node.op_type} {node.name or node.output[0]!r}"
+        if node.domain not in ("", "ai.onnx"):
+            raise CaqlError(f"ONNX node {name} is of the domain {node.domain!r}; only ONNX's own operators can be read")
+        for made in node.output:
+            if made in self.values or made in self.constants:
+                raise CaqlError(f"ONNX node {name} computes {made!r}, which is already there")
+        if node.op_type == "Constant":
+            self.constants.define(node, name)
+            return
+        if node.op_type not in OPERATORS:
+            raise CaqlError(
+                f"ONNX node {name}: the operator {node.op_type} is not supported; a network may hold "
+                f"{', '.join(sorted(OPERATORS))}"
+            )
+        operator, least, most = OPERATORS[node.op_type]
+        # Names at the end that are empty stand for inputs that are left out.
+        given = list(node.input)
+        while given and not given[-1]:
+            given.pop()
+        if not least <= len(given) <= most:
+            raise CaqlError(
+                f"ONNX node {name} has {len(given)} inputs; {node.op_type} takes {least}"
+                + (f" to {most}" if most < math.inf and most > least else " or more" if most > least else "")
+            )
+        self.builder.label = f"ONNX node {name}"
+        operands = [self._operand(each, name) if each else None for each in given]
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        made_values = operator(Call(self.builder, operands, attributes, len(node.output)))
+        for output, value in zip(node.output, made_values, strict=False):
+            if output:
+                self.values[output] = value
+        if sum(map(bool, node.output)) > len(made_values):
+            raise CaqlError(f"ONNX node {name} has {len(node.output)} outputs; only {len(made_values)} can be read")
 
+    def _operand(self, name: str, node: str) -> int:
+        if name not in self.values:
+            if name not in self.constants:
+                raise CaqlError(f"ONNX node {node} reads {name!r}, which no node before it computes")
+            self.values[name] = self.builder.constant(self.constants[name])
+        return self.values[name]
 
-def _product(chain: Chain, name: str, operands: list[Array | None], options: dict[str, Any]) -> None:
-    """MatMul, and Gemm: alpha A B + beta C, where A or B may be transposed."""
-    columns = operands[0] is not None
-    matrix = operands[0] if columns else operands[1]
-    if matrix is None or (len(operands) > 2 and operands[2] is None):
-        raise CaqlError(f"ONNX node {name} adds a computed value; the graph must be a single chain")
-    mine, values = ("transA", "transB") if columns else ("transB", "transA")
-    if values in options and options[values].i:
-        raise CaqlError(f"ONNX node {name} transposes its values ({values} = 1); only its constant may be transposed")
-    transposed = mine in options and bool(options[mine].i)
-    # With the values on the right the product is A x: input-major that is A transposed.
-    matrix = matrix.T if transposed != columns else matrix
-    alpha = options["alpha"].f if "alpha" in options else 1.0
-    if alpha != 1.0:
-        chain.take(*matrix.shape)
-        matrix = matrix * float(alpha)
-    chain.multiply(matrix, columns, name)
-    if len(operands) > 2 and operands[2] is not None:
-        chain.add(operands[2] * float(options["beta"].f if "beta" in options else 1.0), name)
+    def network(self, action: str | None) -> Network:
+        """The whole, with its inputs and outputs."""
+        outputs = []
+        for value in self.graph.output:
+            if value.name not in self.values and value.name not in self.constants:
+                raise CaqlError(f"no node computes its output {value.name!r}")
+            outputs.append(Port(value.name, self._operand(value.name, "output")))
+        inputs = tuple(Port(value.name, self.values[value.name]) for value in self.inputs)
+        names = [port.name for port in inputs]
+        if action is not None and action not in names:
+            raise CaqlError(f"action = {action!r} is not an input; its inputs are {', '.join(names)}")
+        if action is None and len(names) > 1:
+            known = [name for name in names if name.lower() in ACTION_NAMES or "action" in name.lower()]
+            if len(known) != 1:
+                raise CaqlError(
+                    f"it has the inputs {', '.join(names)}, and it is not clear which is the action; name one of them "
+                    "'action', or say which (action='NAME', on the command line --action-input NAME)"
+                )
+            action = known[0]
+        position = names.index(action) if action is not None and len(names) > 1 else None
+        return Network(self.builder, inputs, tuple(outputs), position)

@@ -18,7 +18,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize, safe_open
+from safetensors.numpy import save as save_bytes
 from safetensors.numpy import save_file
 
 from caql.errors import CaqlError
@@ -65,13 +66,45 @@ def _digest(arrays: Arrays, meta: str) -> str:
 
 def save(path: Path, arrays: Arrays, meta: dict[str, Any]) -> None:
     """One file with the arrays and the JSON values of `meta`."""
-    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    text = json.dumps(meta)
-    header = {HEADER: json.dumps({"sha256": _digest(whole, text), "meta": text})}
+    whole, header = _sealed(arrays, meta)
     try:
         write_atomically(path, lambda file: save_file(whole, file, metadata=header))
     except (SafetensorError, OSError) as problem:
         raise CaqlError(f"{path} could not be written: {problem}; what was there before is intact") from problem
+
+
+def _sealed(arrays: Arrays, meta: dict[str, Any]) -> tuple[Arrays, dict[str, str]]:
+    """The arrays as they are written, and the header with the JSON values and a digest of everything."""
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    text = json.dumps(meta)
+    return whole, {HEADER: json.dumps({"sha256": _digest(whole, text), "meta": text})}
+
+
+def to_bytes(arrays: Arrays, meta: dict[str, Any]) -> bytes:
+    """What `save` would write."""
+    whole, header = _sealed(arrays, meta)
+    data: bytes = save_bytes(whole, metadata=header)
+    return data
+
+
+def from_bytes(data: bytes) -> tuple[Arrays, dict[str, Any]]:
+    """Undo `to_bytes`; `CaqlError` if anything has changed."""
+    try:
+        tensors = deserialize(data)  # type: ignore[no-untyped-call]
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
+        arrays = {
+            name: np.frombuffer(each["data"], checked_type(each["dtype"])).reshape(each["shape"])
+            for name, each in tensors
+        }
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise CaqlError(f"the pickled model is damaged: {problem}") from problem
+    return _opened(Path("the pickled model"), arrays, header)
+
+
+def checked_type(name: str) -> np.dtype[Any]:
+    """The type that safetensors writes under this name."""
+    return np.dtype({"F32": "f4", "F64": "f8", "I32": "i4", "I64": "i8", "U32": "u4", "BOOL": "?"}[name])
 
 
 def is_saved(path: Path) -> bool:
@@ -93,6 +126,11 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise CaqlError(f"{path} does not exist") from problem
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise CaqlError(f"{path} is damaged: {problem}") from problem
+    return _opened(path, arrays, header)
+
+
+def _opened(path: Path, arrays: Arrays, header: dict[str, str]) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and JSON values, if the header's digest is theirs."""
     text, digest = _header(path, header)
     if _digest(arrays, text) != digest:
         raise CaqlError(f"{path} is damaged: its contents do not match its digest")

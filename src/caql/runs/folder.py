@@ -205,16 +205,24 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
 
 def save_model(path: Path, training: Training) -> None:
     """The weights and optimiser with the configuration, without the replay buffer."""
-    _, meta = training.snapshot()
-    kept = {name: meta[name] for name in ("epoch", "train_step", "environment_steps")}
+    checkpoints.save(path, checkpoints.flatten(training.state, "state"), model_meta(training))
+
+
+def model_meta(training: Training) -> dict[str, Any]:
+    """What a saved model says beside its weights: the configuration, the spaces and the counters."""
     task = training.task
     spaces = {
         "observation_size": task.observation_size,
         "low": task.low.tolist(),
         "high": task.high.tolist(),
     }
-    arrays = checkpoints.flatten(training.state, "state")
-    checkpoints.save(path, arrays, {"config": to_json(training.config), "spaces": spaces, **kept})
+    counters = {
+        "epoch": training.epoch,
+        "train_step": training.train_step,
+        "environment_steps": training.environment_steps,
+        "episode": training.explorer.episode,
+    }
+    return {"config": to_json(training.config), "spaces": spaces, **counters}
 
 
 def _record(folder: Path, records: list[dict[str, Any]]) -> None:

@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     MINIBATCH = 3
     UPDATE = 4
     EVALUATION = 5
+    PREDICTION = 6
 
 
 def stream(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:

@@ -13,6 +13,9 @@ equality.  Load, sun and price follow a daily shape with a random day and a rand
 
 Costs: fuel, an hourly cost while running, starts, imports at the price, exports at a part of it, wear of the battery;
 at the end the stored energy is credited at a fixed price.  The reward is minus the cost, in units of 100.
+
+The environment takes powers in units of 100 kW, so that they are about as large as the observations: a network whose
+inputs differ a hundredfold learns from the largest alone (docs/notebook.md).
 """
 
 from __future__ import annotations
@@ -121,8 +124,8 @@ def charge_after(plant: Plant, charge: float, battery: float) -> float:
     return float(np.clip(charge - change, 0.0, plant.capacity))
 
 
-def admissible_set(plant: Plant, observations: Array) -> ActionSet:
-    """The powers that are admissible at each of (B, 9) observations: one set a state.
+def admissible_set(plant: Plant, observations: Array, unit: float = 1.0) -> ActionSet:
+    """The powers, in units of so many kW, that are admissible at each of (B, 9) observations: one set a state.
 
     Auxiliary whole numbers, for each generator: it is on; its setting goes up; its setting goes down.
     """
@@ -151,7 +154,17 @@ def admissible_set(plant: Plant, observations: Array) -> ActionSet:
     rows[:, -1, :POWERS] = 1.0
     row_low[:, -1] = row_high[:, -1] = residual
     zeros = np.zeros((count, 3 * GENERATORS))
-    return ActionSet(low, high, rows, row_low, row_high, zeros, zeros + 1.0, tuple(range(POWERS, variables)))
+    rows[..., POWERS:] /= unit
+    return ActionSet(
+        low / unit,
+        high / unit,
+        rows,
+        row_low / unit,
+        row_high / unit,
+        zeros,
+        zeros + 1.0,
+        tuple(range(POWERS, variables)),
+    )
 
 
 def _known(observations: Array) -> tuple[Array, Array, Array]:
@@ -163,22 +176,24 @@ def _known(observations: Array) -> tuple[Array, Array, Array]:
 class Microgrid(gym.Env[Array, Array]):  # type: ignore[misc]
     """The microgrid as an environment; an episode is `hours` long and ends then (it does not bootstrap).
 
+    unit: kW that an action of 1 stands for.
+
     Observation, float64: charge, last p1, last p2, load, sun (in units of 100 kW or kWh), price, sine and cosine of
     the hour, the share of the episode that is left.
     """
 
-    def __init__(self, hours: int = 48, plant: Plant | None = None) -> None:
-        self.plant, self.hours = plant or Plant(), hours
+    def __init__(self, hours: int = 48, plant: Plant | None = None, unit: float = KW) -> None:
+        self.plant, self.hours, self.unit = plant or Plant(), hours, unit
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (OBSERVED,), np.float64)
         most = np.array([*self.plant.most, self.plant.battery, self.plant.grid])
         least = np.array([0.0, 0.0, -self.plant.battery, -self.plant.grid])
-        self.action_space = gym.spaces.Box(least, most, dtype=np.float64)
+        self.action_space = gym.spaces.Box(least / unit, most / unit, dtype=np.float64)
         self.violations = 0
         """Actions of this environment's life that broke a limit by more than a millionth of a kW."""
 
     def action_set(self, observation: Array) -> ActionSet:
         """The admissible actions at an observation, or at each of several."""
-        return admissible_set(self.plant, np.atleast_2d(observation))
+        return admissible_set(self.plant, np.atleast_2d(observation), self.unit)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed, options=options)
@@ -189,7 +204,7 @@ class Microgrid(gym.Env[Array, Array]):  # type: ignore[misc]
         return self._observe(), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        powers = np.array(action, np.float64)
+        powers = self.unit * np.array(action, np.float64)
         breach = self._breach(powers)
         self.violations += breach > 1e-6
         powers[:GENERATORS][powers[:GENERATORS] < 1e-6] = 0.0

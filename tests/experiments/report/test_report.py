@@ -59,7 +59,7 @@ def test_page_needs_nothing_but_itself(tmp_path):
     write(build(tmp_path / "r"), tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
     assert not re.findall(r'(?:src|href)="(?!#)', page)
-    assert "<script" not in page
+    assert not re.findall(r"<script[^>]* src", page)
     assert "@import" not in page
     assert "url(" not in page
     assert set(re.findall(r"https?://[^\"' <]*", page)) == {"http://www.w3.org/2000/svg"}
@@ -494,3 +494,37 @@ def test_a_single_run_is_shown_without_a_spread(tmp_path):
     text = markdown_of(tmp_path)
     assert f"| {last_return(returns(folder)):.1f}<br>" in text
     assert "± 0.0" not in text
+
+
+def test_constrained_runs_have_a_report_of_their_own(tmp_path):
+    runs = tmp_path / "r"
+    for seed in range(2):
+        write_run(runs, config("constrained", ("H+M", None), "caql-exact", seed=seed), evaluations=60)
+    write_run(runs, config("constrained", ("HC+O", None), "sac"), target=90.0, evaluations=60, broken=3)
+    main([str(runs), "--out", str(tmp_path / "out")])
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert text.startswith("# CAQL: constrained actions")
+    assert "paper" not in text.split("## ")[0]
+    lines = [line.replace("**", "") for line in text.splitlines()]
+    exact = next(line for line in lines if line.startswith("| H+M | caql-exact |") and " of " in line)
+    folders = sorted(runs.glob("h+m*"))
+    last, half = ([of(returns(folder)) for folder in folders] for of in (last_return, second_half_return))
+    for values in (last, half):
+        assert f"| {np.mean(values):.1f} ± {np.std(values, ddof=1):.1f} |" in exact
+    assert f"| 0 of {2 * 61 * 200:,} |" in exact
+    assert "| 2 | 60,000 |" in exact
+    assert f"| 3 of {61 * 200:,} |" in text
+    assert "no finished run" in text
+    assert "Table 1" not in text
+    assert not (tmp_path / "out" / "summary.md").exists()
+
+
+def test_constrained_runs_beside_the_papers_are_one_more_section(tmp_path):
+    runs = tmp_path / "r"
+    write_run(runs, config("table1", HOPPER, "sac"))
+    write_run(runs, config("constrained", ("H+M", None), "td3"))
+    write(build(runs), tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert text.startswith("# CAQL: the paper's experiments, run again")
+    assert SPECS["constrained"].title in text
+    assert "Not run at all" in text

@@ -52,11 +52,12 @@ NAMES = (
     "pivoting",
     "simplex",
     "workspace",
+    "written_rows",
     "tableau",
     "node",
     "search",
 )
-relaxation, rows, tightening, presolve, pivoting, simplex, workspace, tableau, node, search = (
+relaxation, rows, tightening, presolve, pivoting, simplex, workspace, written_rows, tableau, node, search = (
     _modules[f"{PACKAGE}.{name}"] for name in NAMES
 )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from .interpreted import pivoting, relaxation, simplex, tableau, workspace
+from .interpreted import pivoting, relaxation, simplex, tableau, workspace, written_rows
 
 BELOW_CUTOFF, INFEASIBLE, OPTIMAL = simplex.BELOW_CUTOFF, simplex.INFEASIBLE, simplex.OPTIMAL
 
@@ -54,8 +54,8 @@ def highs(n, d, space):
 
 def run(n, d, space, cutoff=-np.inf):
     """The program solved: (its shape at the end, the outcome)."""
-    shape = tableau.write_down(space, n, d)
-    outcome = simplex.dual_simplex(space.tab, n, d, shape, cutoff, 1000)
+    shape = tableau.write_down(space, n, d, False)
+    outcome = simplex.dual_simplex(space, n, d, shape, cutoff, 1000)
     return pivoting.Shape(outcome.rows, shape.columns), outcome
 
 
@@ -143,12 +143,13 @@ def two_columns(low, high, widths):
     tab.matrix[0, 1:3] = 1.0
     tab.matrix[1, 1:3] = -1.0, -2.0
     tab.basic[0], tab.nonbasic[1:3] = 2, (0, 1)
+    tab.where[:3] = -1, -2, 1
     tab.variable_low[:3], tab.variable_high[:3] = (0.0, 0.0, low), (*widths, high)
-    return tab
+    return space
 
 
-def solved(tab):
-    return simplex.dual_simplex(tab, 0, 2, pivoting.Shape(1, 2 + 1), -np.inf, 50)
+def solved(space):
+    return simplex.dual_simplex(space, 0, 2, pivoting.Shape(1, 2 + 1), -np.inf, 50)
 
 
 def variables(tab):
@@ -161,8 +162,9 @@ def variables(tab):
 
 def test_a_long_step_ends_in_a_pivot():
     """a is flipped on the way and b mends the rest."""
-    tab = two_columns(1.5, 9.0, (1.0, 1.0))
-    assert solved(tab).status == OPTIMAL
+    space = two_columns(1.5, 9.0, (1.0, 1.0))
+    tab = space.tab
+    assert solved(space).status == OPTIMAL
     np.testing.assert_allclose(variables(tab), [1.5, 1.0, 0.5])
     assert pivoting.objective(tab, 1, 3) == pytest.approx(-2.0)
 
@@ -173,8 +175,9 @@ def test_a_row_that_can_be_mended_but_for_a_trifle_is_mended(short):
 
     What was flipped must stay flipped: a row that is let go at the value it began with proves nothing.
     """
-    tab = two_columns(2.0 + short, 9.0, (1.0, 1.0))
-    assert solved(tab).status == OPTIMAL
+    space = two_columns(2.0 + short, 9.0, (1.0, 1.0))
+    tab = space.tab
+    assert solved(space).status == OPTIMAL
     np.testing.assert_allclose(variables(tab), [2.0, 1.0, 1.0], atol=2e-10)
     assert pivoting.objective(tab, 1, 3) == pytest.approx(-3.0, abs=1e-9)
     pivoting.settle(tab, 1, 3)  # and the reduced costs say so too
@@ -189,6 +192,32 @@ def test_a_row_that_cannot_be_mended_is_infeasible():
 
 def test_columns_too_small_to_pivot_on_prove_nothing():
     """Row x = 1e-9 a + b: with b at its bound, 1e-9 is missing, and a might give it."""
-    tab = two_columns(1.0 + 1.5e-9, 9.0, (1.0, 1.0))
-    tab.matrix[0, 1] = 1e-9
-    assert solved(tab).status == OPTIMAL
+    space = two_columns(1.0 + 1.5e-9, 9.0, (1.0, 1.0))
+    space.tab.matrix[0, 1] = 1e-9
+    assert solved(space).status == OPTIMAL
+
+
+@pytest.mark.parametrize("layers", [[4, 3], [3, 3, 3]])
+def test_a_row_written_late_is_the_row_of_its_variable(layers):
+    """After pivots, and for every variable of every neuron: its row at any point is its value there."""
+    d = 3
+    rng = np.random.default_rng(5)
+    n, space = random_relaxation(2, d, layers)
+    space.node.basis[:n] = rng.choice([tableau.Z, tableau.P, tableau.E], n)
+    shape, _ = run(n, d, space)
+    tab, node = space.tab, space.node
+    tab.nonbasic_value[1 : shape.columns] = rng.normal(size=shape.columns - 1)
+    for r in range(shape.rows):
+        tab.basic_value[r] = tab.matrix[r, : shape.columns] @ tab.nonbasic_value[: shape.columns]
+    written_rows.pass_forward(space, n, d)
+    late = 0
+    for i in range(n):
+        y, z = tab.pre[i], tab.actual[d + i]
+        slope = node.upper[i] / (node.upper[i] - node.lower[i])
+        for kind, value in enumerate((z, z - y, slope * (y - node.lower[i]) - z)):
+            variable = d + 3 * i + kind
+            if tab.where[variable] == 0:
+                shape = written_rows.write_row(space, d, shape, variable)
+                late += 1
+            assert written_rows.current(tab, tab.where[variable]) == pytest.approx(value, abs=1e-9)
+    assert late >= 5

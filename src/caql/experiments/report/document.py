@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,9 @@ from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
-from caql.experiments.report.figures import STYLE, standalone
+import numpy as np
+
+from caql.experiments.report.figures import STYLE, Line, Panel, kept, standalone
 
 
 class Part(NamedTuple):
@@ -57,6 +60,16 @@ class Drawing:
     svg: str
     caption: str = ""
     variants: dict[str, str] = field(default_factory=dict)
+    panels: Sequence[Panel] = ()
+    """What the figure shows, if the page's script is to redraw it over other axes and read values from it."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of pictures, each an address that the page holds itself (`data:`); Markdown leaves it out."""
+
+    pictures: Sequence[str]
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,7 @@ class Folded:
     blocks: Sequence[Block]
 
 
-Block = Heading | Text | Table | Drawing | Bands | Folded
+Block = Heading | Text | Table | Drawing | Strip | Bands | Folded
 
 SWITCH = (
     '<fieldset aria-label="shaded area"><span>shaded:</span>'
@@ -80,6 +93,42 @@ SWITCH = (
     '<label><input type="radio" name="band" id="band-full"> a full one</label>'
     '<label><input type="radio" name="band" id="band-none"> none</label></fieldset>'
 )
+
+
+def stored(panels: Sequence[Panel]) -> str:
+    """The panels' numbers for the page's script, with no more points and digits than can be seen."""
+    shown = [
+        {
+            "title": panel.title,
+            "logarithmic": panel.logarithmic,
+            "lines": [
+                {
+                    "name": line.name,
+                    "colour": line.colour,
+                    "window": _kept_window(line),
+                    "y": _digits(line.y, line),
+                    "spread": None if line.spread is None else _digits(line.spread, line),
+                    "x": {"gradient steps": _digits(line.x, line)}
+                    | {name: _digits(values, line) for name, values in line.axes.items()},
+                }
+                for line in panel.lines
+            ],
+        }
+        for panel in panels
+    ]
+    text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
+    return f'<script type="application/json">{text}</script>'
+
+
+def _digits(values: np.ndarray, line: Line) -> list[float]:
+    return [float(f"{value:.6g}") for value in np.asarray(values, float)[kept(len(line.x))].tolist()]
+
+
+def _kept_window(line: Line) -> int:
+    """The place, among the points that are kept, where the last window begins; -1 if none is marked."""
+    if not 0 < line.window <= len(line.x):
+        return -1
+    return int(np.searchsorted(kept(len(line.x)), len(line.x) - line.window))
 
 
 def _anchor(text: str) -> str:
@@ -109,9 +158,17 @@ def _html_block(block: Block) -> str:
             kind = ' class="wordy"' if wordy else ""
             table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             return f'<div class="wide">{table}</div>{note}'
-        case Drawing(_, svg, caption, _):
+        case Drawing(_, svg, caption, _, panels):
             note = f"<figcaption>{_inline(caption)}</figcaption>" if caption else ""
-            return f"<figure>{svg}{note}</figure>"
+            return (
+                f'<figure class="live">{svg}{stored(panels)}{note}</figure>'
+                if panels
+                else f"<figure>{svg}{note}</figure>"
+            )
+        case Strip(pictures, caption):
+            images = "".join(f'<img src="{escape(each)}" alt="">' for each in pictures)
+            note = f"<figcaption>{_inline(caption)}</figcaption>"
+            return f'<figure class="strip" role="img" aria-label="{escape(caption)}">{images}{note}</figure>'
         case Bands():
             return SWITCH
         case Folded(summary, blocks):
@@ -126,7 +183,9 @@ def html(blocks: Sequence[Block]) -> str:
     links = "".join(
         f'<a href="#{_anchor(each.text)}">{_inline(re.split("[:,(]", each.text)[0])}</a>' for each in sections
     )
-    page = files("caql.experiments.report").joinpath("page.css").read_text()
+    folder = files("caql.experiments.report")
+    page, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "charts.js"))
+    live = any(isinstance(block, Drawing) and block.panels for block in blocks)
     parts = [_html_block(block) for block in blocks]
     first = next((i for i, block in enumerate(blocks) if isinstance(block, Heading) and block.level == 2), len(parts))
     parts.insert(first, f"<nav>{links}</nav>")
@@ -135,7 +194,9 @@ def html(blocks: Sequence[Block]) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{page}{STYLE}</style></head><body><main>"
         + "\n".join(parts)
-        + "</main></body></html>\n"
+        + "</main>"
+        + (f"<script>{script}</script>" if live else "")
+        + "</body></html>\n"
     )
 
 
@@ -157,11 +218,11 @@ def _markdown_block(block: Block) -> str:
             lines = [header, rule, *([_markdown_cell(cell) for cell in row] for row in rows)]
             text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
             return f"{text}\n" + (f"\n{caption}\n" if caption else "")
-        case Drawing(name, svg, caption, variants):
+        case Drawing(name, svg, caption, variants, _):
             shown = variants or {name: svg}
             images = "\n\n".join(f"![{caption or file}](figures/{file}.svg)" for file in shown)
             return f"{images}\n" + (f"\n{caption}\n" if caption else "")
-        case Bands():
+        case Bands() | Strip():
             return ""
         case Folded(summary, blocks):
             inner = "\n".join(_markdown_block(each) for each in blocks)

@@ -7,8 +7,8 @@ is what a plotting library's output does not do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
@@ -30,10 +30,11 @@ STYLE = (
     ".chart .title{font-weight:600;font-size:13px}.chart .rule{stroke:var(--line);stroke-width:1;fill:none}"
     ".chart .curve{fill:none;stroke:var(--c);stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
     ".chart .band{fill:var(--c);stroke:none;opacity:.16}.chart .fill{fill:var(--c)}"
-    ".chart .dot{fill:var(--c);opacity:.55}"
-    + "".join(f".chart .c{i}{{--c:{light}}}" for i, (light, _) in enumerate(COLOURS))
+    ".chart .dot{fill:var(--c);opacity:.55}.chart .last{fill:none;stroke:var(--c);stroke-width:5;stroke-linecap:butt}"
+    ".chart .end{fill:var(--c)}"
+    + "".join(f".chart .c{i},.chart.c{i}{{--c:{light}}}" for i, (light, _) in enumerate(COLOURS))
     + "@media(prefers-color-scheme:dark){.chart{--ink:#e6edf3;--faint:#9aa4af;--line:#343b44}"
-    + "".join(f".chart .c{i}{{--c:{dark}}}" for i, (_, dark) in enumerate(COLOURS))
+    + "".join(f".chart .c{i},.chart.c{i}{{--c:{dark}}}" for i, (_, dark) in enumerate(COLOURS))
     + "}"
 )
 WIDTH, PANEL_HEIGHT, COLUMNS = 1080, 236, 3
@@ -52,6 +53,10 @@ class Line:
     x: np.ndarray
     y: np.ndarray
     spread: np.ndarray | None = None
+    axes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What else the curve can be drawn over, by its name on the page: as long as `x`."""
+    window: int = 0
+    """How many of the last points are one window, whose mean the last point is; 0: none is marked."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def panels(figure: Sequence[Panel], label: str, bands: Sequence[str] = ("full", 
     width = WIDTH / COLUMNS
     for index, panel in enumerate(figure):
         x, y = index % COLUMNS * width, top + index // COLUMNS * PANEL_HEIGHT
-        parts.append(f'<g transform="translate({x:.0f},{y:.0f})">')
+        parts.append(f'<g class="panel" transform="translate({x:.0f},{y:.0f})">')
         parts += _panel(panel, width, bands)
         parts.append("</g>")
     return "".join([*parts, "</svg>"])
@@ -178,7 +183,7 @@ def _lines(
         anchor = "end" if x > right - 12 else "middle"
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="{anchor}">{short(tick)}</text>')
     for line in lines:
-        keep = _kept(len(line.x))
+        keep = kept(len(line.x))
         xs = [across(float(value)) for value in line.x[keep]]
         if line.spread is not None:
             for name, part in (("full", 1.0), ("half", 0.5)):
@@ -188,16 +193,30 @@ def _lines(
                     outline = _path(xs, over) + "L" + _path(xs[::-1], under[::-1])[1:] + "Z"
                     parts.append(f'<path class="band {name} c{line.colour}" d="{outline}"/>')
     for line in lines:
-        keep = _kept(len(line.x))
+        keep = kept(len(line.x))
         xs = [across(float(value)) for value in line.x[keep]]
         path = _path(xs, [height(v) for v in line.y[keep].tolist()])
         if len(xs) == 1:
             path += "h3"
         parts.append(f'<path class="curve c{line.colour}" d="{path}"><title>{escape(line.name)}</title></path>')
+        parts += _last_window(line, across, height)
     return parts
 
 
-def _kept(points: int) -> np.ndarray:
+def _last_window(line: Line, across: Callable[[float], float], height: Callable[[float], float]) -> list[str]:
+    """A bar over the last window, at its mean, which ends the curve."""
+    if not 0 < line.window <= len(line.x):
+        return []
+    begin, end, level = across(float(line.x[-line.window])), across(float(line.x[-1])), height(float(line.y[-1]))
+    return [
+        f'<path class="last c{line.colour}" d="M{begin:.1f} {level:.1f}H{end:.1f}">'
+        f"<title>{escape(line.name)}: last window {line.y[-1]:.1f}</title></path>",
+        f'<circle class="end c{line.colour}" cx="{end:.1f}" cy="{level:.1f}" r="3.2"/>',
+    ]
+
+
+def kept(points: int) -> np.ndarray:
+    """The indices of the points of a curve that are drawn."""
     return np.unique(np.linspace(0, points - 1, min(points, MOST_POINTS)).round().astype(int))
 
 

@@ -6,7 +6,7 @@ Reports read folders; they never train.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 
 from caql.errors import CaqlError
 from caql.experiments.paper import Benchmark
+from caql.experiments.report.comparison import compare, others_section
 from caql.experiments.report.document import (
     Bands,
     Block,
@@ -29,12 +30,13 @@ from caql.experiments.report.document import (
 )
 from caql.experiments.report.document import Cell as Entry
 from caql.experiments.report.figures import Dots, Line, Panel, panels
-from caql.experiments.report.results import Results, read_results
-from caql.experiments.report.returns import Rows, matrix, numbers, summary
+from caql.experiments.report.results import Results, is_run, other_axes, read_paths
+from caql.experiments.report.returns import Rows, counted, matrix, numbers, summary
 from caql.experiments.report.tables import Catalogue, Cell, variant
 from caql.experiments.report.timings import latency, latency_in_runs, time_split, title
 from caql.experiments.specs import SPECS, Spec
 from caql.runs.checkpoints import write_atomically
+from caql.runs.curves import WINDOW
 
 COLOURS = {
     name: index
@@ -50,7 +52,8 @@ def curves(spec: Spec, rows: Rows) -> list[Block]:
         for index, (name, cell) in enumerate(cells.items()):
             if cell.runs and len((band := cell.curve).steps):
                 spread = band.std if len(cell.runs) > 1 else None
-                lines.append(Line(name, COLOURS.get(name, index), band.steps, band.mean, spread))
+                colour, axes = COLOURS.get(name, index), other_axes(cell.runs, band.steps)
+                lines.append(Line(name, colour, band.steps, band.mean, spread, axes, WINDOW))
         if lines:
             found.append(Panel(title(task), lines))
     if not found:
@@ -58,9 +61,10 @@ def curves(spec: Spec, rows: Rows) -> list[Block]:
     name, label = f"{spec.name}-curves", f"Learning curves, {spec.title}"
     variants = {f"{name}-{each}": panels(found, label, (each,)) for each in ("half", "full")}
     caption = (
-        "Return over training steps, mean over runs, window of 6 evaluations; shaded: standard deviation over runs."
+        "Return over training steps, mean over runs, window of 6 evaluations; shaded: standard deviation over runs; "
+        "the bar at the end of a curve is its last window."
     )
-    return [Drawing(name, panels(found, label), caption, variants)]
+    return [Drawing(name, panels(found, label), caption, variants, found)]
 
 
 def sensitivity(spec: Spec, rows: Rows) -> list[Block]:
@@ -111,7 +115,10 @@ def section(spec: Spec, catalogue: Catalogue) -> list[Block]:
         }
     if not rows:
         return []
-    blocks: list[Block] = [Heading(spec.title), matrix(spec, rows), *curves(spec, rows)]
+    blocks: list[Block] = [Heading(spec.title), matrix(spec, rows)]
+    if not spec.of_paper:
+        blocks.append(counted(rows))
+    blocks += curves(spec, rows)
     blocks += [Text(f"Cannot work: {each}.") for each in spec.cannot_work]
     if spec.every_configuration:
         blocks += sensitivity(spec, rows)
@@ -139,10 +146,12 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
             blocks.append(Text(f"{SPECS[name].title}: {count} of {size} cells have {what}. {'; '.join(listed)}."))
         else:
             blocks.append(Text(f"{SPECS[name].title}: no cell is empty."))
-    hopeless = {each: None for spec in SPECS.values() if spec.name not in shown for each in spec.cannot_work}
+    # A folder with nothing of the paper's is no reproduction of it that something is missing from.
+    of_paper = [spec for spec in SPECS.values() if spec.of_paper and about_paper(shown, results)]
+    hopeless = {each: None for spec in of_paper if spec.name not in shown for each in spec.cannot_work}
     blocks += [Text(f"Cannot work, and is not run: {each}.") for each in hopeless]
-    idle = [spec.title for spec in SPECS.values() if spec.name not in shown and not spec.latency]
-    if not any(run.latency for run in results.runs):
+    idle = [spec.title for spec in of_paper if spec.name not in shown and not spec.latency]
+    if of_paper and not any(run.latency for run in results.runs):
         idle.append(SPECS["latency"].title)
     if idle:
         blocks.append(Text(f"Not run at all: {'; '.join(idle)}."))
@@ -167,6 +176,11 @@ def missing(catalogue: Catalogue, results: Results, folder: Path, shown: Sequenc
     return blocks
 
 
+def about_paper(shown: Sequence[str], results: Results) -> bool:
+    """Whether a report is about the paper's experiments: unless all that it shows is of another kind."""
+    return not shown or any(SPECS[name].of_paper for name in shown) or any(run.latency for run in results.runs)
+
+
 def _last_line(text: str | None) -> str:
     lines = (text or "").strip().splitlines()
     return lines[-1] if lines else ""
@@ -180,32 +194,44 @@ class Report:
     summary: Sequence[Table]
 
 
-def build(folder: Path, unfinished: bool = False) -> Report:
-    """The report on a results folder."""
-    results = read_results(folder)
+def build(
+    paths: Path | Sequence[Path], unfinished: bool = False, frames: Callable[[Path], Sequence[str]] | None = None
+) -> Report:
+    """The report on a results folder or, of several folders or of a run, the comparison of the runs in them.
+
+    frames: gives pictures of a run's policy, for a comparison.
+    """
+    folders = [paths] if isinstance(paths, Path) else list(paths)
+    results = read_paths(folders)
     if not results.runs:
         left_out = f"; left out: {', '.join(p.path.name for p in results.problems[:5])}" if results.problems else ""
-        raise CaqlError(f"results = {folder} holds no run{left_out}")
+        raise CaqlError(f"results = {' '.join(map(str, folders))} holds no run{left_out}")
+    if len(folders) > 1 or is_run(folders[0]):
+        return Report(compare(results, frames), ())
+    (folder,) = folders
     catalogue = Catalogue(results.runs, unfinished)
     states = Counter(run.state for run in results.runs)
     hours = sum(sum(run.seconds.values()) for run in results.runs) / 3600
+    shown, sections = [], []
+    for spec in SPECS.values():
+        found = latency(results.runs) if spec.latency else section(spec, catalogue)
+        sections += found
+        if found and not spec.latency:
+            shown.append(spec.name)
+    paper = about_paper(shown, results)
     blocks: list[Block] = [
-        Heading("CAQL: the paper's experiments, run again", 1),
+        Heading("CAQL: the paper's experiments, run again" if paper else "CAQL: constrained actions", 1),
         Text(
             f"{len(results.runs)} runs: {', '.join(f'{count} {state}' for state, count in sorted(states.items()))}; "
-            f"{hours:.1f} hours of computing. A window is 6 evaluations; a run's result is the mean of its last one. "
-            "The 95th percentile of the smoothed curve stands only beside the paper's number."
+            f"{hours:.1f} hours of computing. A window is 6 evaluations; a run's result is the mean of its last one."
+            + (" The 95th percentile of the smoothed curve stands only beside the paper's number." if paper else "")
             + (" Unfinished runs are included as they stand." if unfinished else "")
         ),
         Text("Made by `caql report`; the runs by `caql sweep`, which skips what is finished."),
         Bands(),
     ]
-    shown = []
-    for spec in SPECS.values():
-        found = latency(results.runs) if spec.latency else section(spec, catalogue)
-        blocks += found
-        if found and not spec.latency:
-            shown.append(spec.name)
+    blocks += sections
+    blocks += others_section(catalogue.others())
     blocks += [*latency_in_runs(results.runs), *time_split(results.runs), *missing(catalogue, results, folder, shown)]
     return Report(blocks, summary(catalogue))
 

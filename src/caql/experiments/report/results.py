@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,10 @@ from caql.experiments.sweep.sweep import method_name
 
 Row = dict[str, Any]
 Names = tuple[tuple[str, ...], tuple[str, ...]]
-EVALUATION = (("train_step", "return"), ("filtered", "clustered", "dropped", "work", "solve_ms"))
+EVALUATION = (
+    ("train_step", "return"),
+    ("filtered", "clustered", "dropped", "work", "solve_ms", "environment_steps", "actions", "violations"),
+)
 """The numbers that a row of metrics must have, and those that it may have."""
 LATENCY = (("train_step",), ())
 
@@ -104,6 +107,15 @@ class Run:
         return 100.0 * float(np.mean(shares)) if shares else None
 
     @property
+    def counted(self) -> tuple[int, int] | None:
+        """Actions that the environment was given, exploring and greedy, and how many were not admissible.
+
+        None where actions are a box, which is not counted.
+        """
+        rows = [row for row in self.rows if "actions" in row and "violations" in row]
+        return (sum(row["actions"] for row in rows), sum(row["violations"] for row in rows)) if rows else None
+
+    @property
     def work(self) -> float | None:
         """Mean iterations or nodes of a max-Q problem."""
         found = [row["work"] for row in self.rows if "work" in row]
@@ -120,6 +132,56 @@ class Results(NamedTuple):
 
     runs: list[Run]
     problems: list[Problem]
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run's own, and not one that holds runs."""
+    return (path / "config.json").exists()
+
+
+def read_paths(paths: Sequence[Path]) -> Results:
+    """Read every run of several folders, each a run's own or one that holds some; no run twice."""
+    runs: dict[tuple[str, bool], Run] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        found = _read_own(path) if is_run(path) else read_results(path)
+        for run in found.runs:
+            runs.setdefault((run.config.id, bool(run.latency)), run)
+        problems += found.problems
+    return Results(list(runs.values()), problems)
+
+
+def _read_own(folder: Path) -> Results:
+    """The run of a run's own folder, or why it cannot be read."""
+    problems: list[Problem] = []
+    try:
+        return Results([_read_run(folder, problems)], problems)
+    except CaqlError as problem:
+        return Results([], [Problem(folder, str(problem))])
+
+
+def other_axes(runs: Sequence[Run], steps: np.ndarray) -> dict[str, np.ndarray]:
+    """What the runs' curves can be drawn over besides gradient steps: the runs' means at those steps.
+
+    An axis that some row does not have is left out.
+    """
+    found: dict[str, np.ndarray] = {}
+    for name, number in AXES.items():
+        columns = [{row["train_step"]: number(row) for row in run.rows} for run in runs]
+        rows = [[column[step] for step in steps.tolist()] for column in columns]
+        if all(value is not None for row in rows for value in row):
+            found[name] = np.asarray(rows, float).mean(axis=0)
+    return found
+
+
+def _seconds(row: Row) -> float | None:
+    return sum(row["seconds"].values()) if "seconds" in row else None
+
+
+AXES: dict[str, Callable[[Row], float | None]] = {
+    "environment steps": lambda row: row.get("environment_steps"),
+    "seconds": _seconds,
+}
 
 
 def read_results(folder: Path) -> Results:

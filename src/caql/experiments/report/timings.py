@@ -22,8 +22,8 @@ NOTHING = "\N{EM DASH}"
 
 
 def title(task: Benchmark) -> str:
-    """As the paper writes it: `Hopper [-0.25, 0.25]`."""
-    return f"{task[0]} [-{task[1]:g}, {task[1]:g}]"
+    """As the paper writes it: `Hopper [-0.25, 0.25]`; a task with its own actions by its name."""
+    return task[0] if task[1] is None else f"{task[0]} [-{task[1]:g}, {task[1]:g}]"
 
 
 def _ms(value: float) -> str:
@@ -81,8 +81,9 @@ def latency_in_runs(runs: Sequence[Run]) -> list[Block]:
     """
     found: dict[Benchmark, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        if run.state == "finished" and run.milliseconds and isinstance(run.config.action_range, float | int):
-            task = run.config.task, float(run.config.action_range)
+        size = run.config.action_range
+        if run.state == "finished" and run.milliseconds and (size is None or isinstance(size, float | int)):
+            task = run.config.task, None if size is None else float(size)
             found[task][variant(run.config).removeprefix("caql-")].append(run)
     if not found:
         return []

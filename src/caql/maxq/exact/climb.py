@@ -1,9 +1,9 @@
 """From a point to a better one: Q at a point, and the climb to a local maximum of the network.
 
-The linear region of the relaxation's point is maximised by fixing every phase in the tableau at hand, and the climb
-goes on over the kinks that pay.  Before that, whole numbers are fixed one after the other, those first that are nearly
-whole, with a new optimum of the relaxation each time (a dive).  The tableau has the rows of the action set, so all of
-these points satisfy them.
+The linear region of the relaxation's point is maximised in a tableau of its own, and the climb goes on over the kinks
+that pay.  Before that, whole numbers are fixed one after the other, those first that are nearly whole, with a new
+optimum of the relaxation each time (a dive).  The tableaus have the rows of the action set, so all of these points
+satisfy them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from caql.maxq.exact.pivoting import Shape, Tableau
 from caql.maxq.exact.relaxation import Compact, Node
 from caql.maxq.exact.rows import Scaling, admits, round_point
 from caql.maxq.exact.simplex import OPTIMAL, dual_simplex
-from caql.maxq.exact.tableau import read_point
+from caql.maxq.exact.tableau import read_point, write_down
 from caql.maxq.exact.workspace import Search, Workspace
 
 WHOLE = 1e-6
@@ -47,18 +47,6 @@ def offer(net: Compact, n: int, d: int, scaling: Scaling, search: Search, best: 
             search.best[k] = search.point[k]
         return value
     return best
-
-
-@compiled
-def fix_phases(n: int, d: int, node: Node, tab: Tableau, search: Search) -> None:
-    """Confine the tableau to the linear region of the point that `value_at` has just evaluated."""
-    for i in range(n):
-        z = d + 3 * i
-        if node.lower[i] < 0.0 and node.upper[i] > 0.0:
-            if search.pre[i] > 0.0:
-                tab.variable_high[z + 1] = 0.0
-            else:
-                tab.variable_high[z] = 0.0
 
 
 @compiled
@@ -101,14 +89,14 @@ def dive(space: Workspace, n: int, d: int, shape: Shape, best: float) -> tuple[S
             break
         low, high = tab.variable_low[chosen], tab.variable_high[chosen]
         fix_whole(scaling, tab, search, chosen, False)
-        outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
         shape = Shape(outcome.rows, shape.columns)
         if outcome.status != OPTIMAL:
             tab.variable_low[chosen], tab.variable_high[chosen] = low, high
             fix_whole(scaling, tab, search, chosen, True)
             if not low <= tab.variable_low[chosen] <= high:
                 return shape, best
-            outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+            outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
             shape = Shape(outcome.rows, shape.columns)
             if outcome.status != OPTIMAL:
                 return shape, best
@@ -149,10 +137,10 @@ def climb(space: Workspace, n: int, d: int, shape: Shape, best: float) -> float:
         shape, best = dive(space, n, d, shape, best)
     for step in range(8):
         if step == 0:
-            fix_phases(n, d, node, tab, search)
+            shape = write_down(space, n, d, True)
         elif not cross_kink(d, node, tab, shape):
             break
-        outcome = dual_simplex(tab, n, d, shape, best, 4 * (d + n) + 20)
+        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
         if outcome.status != OPTIMAL:
             break
         shape = Shape(outcome.rows, shape.columns)

@@ -41,6 +41,7 @@ SOURCES = (
     "pivoting.py",
     "simplex.py",
     "workspace.py",
+    "written_rows.py",
     "tableau.py",
     "climb.py",
     "node.py",

@@ -22,10 +22,11 @@ from caql.maxq.exact.pivoting import Shape, Tableau
 from caql.maxq.exact.presolve import Case, presolve
 from caql.maxq.exact.relaxation import TINY, Compact, Floats, Node, backward_multipliers, dual_bound
 from caql.maxq.exact.rows import round_box, scale_down, shrink
-from caql.maxq.exact.simplex import INFEASIBLE, Outcome, current, dual_simplex, unwritten
+from caql.maxq.exact.simplex import INFEASIBLE, OPTIMAL, Outcome, dual_simplex
 from caql.maxq.exact.tableau import E, P, Z, read_basis, read_multipliers, read_point, write_down
 from caql.maxq.exact.tightening import cut_by_value, tighten
 from caql.maxq.exact.workspace import Workspace
+from caql.maxq.exact.written_rows import pass_forward
 
 KINKS_WEIGHT = 0.35
 """How much first-layer neurons are preferred for splitting, per first-layer neuron and action dimension."""
@@ -77,7 +78,7 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
 
     A split of the first layer also cuts the box, the more so the fewer actions there are for its kinks.
     The distance of a triangle's point to the two lines z = 0 and z = y is min(z, p).
-    Reads the reduced costs that `read_multipliers` leaves behind.
+    Reads the reduced costs that `read_basis` leaves behind, and the activations of `pass_forward`.
     """
     choice, best = -1, -1.0
     n, d = n & NATURAL, d & NATURAL
@@ -90,10 +91,8 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
             e = d + 3 * i + 2
             score = 0.0
             if tab.ratio[e] < 0.0:
-                missing, value = unwritten(tab, d, i)
-                z = value if missing == e - 2 else current(tab, tab.where[e - 2])
-                p = value if missing == e - 1 else current(tab, tab.where[e - 1])
-                distance = min(z, p)
+                z = tab.actual[d + i]
+                distance = min(z, z - tab.pre[i])
                 score = -tab.ratio[e] * max(distance, 0.0)
             score += 1e-9 * min(-node.lower[i], node.upper[i])
             if net.first[i] == 0:
@@ -194,8 +193,8 @@ def bound_by_program(
     space: Workspace, n: int, d: int, known: Known, cutoff: float
 ) -> tuple[Known, float, Outcome, int]:
     """Solve the node's linear program: (what is known then, its bound by itself, the outcome, columns)."""
-    shape = write_down(space, n, d)
-    outcome = dual_simplex(space.tab, n, d, shape, cutoff, 20 * (d + n) + 100)
+    shape = write_down(space, n, d, False)
+    outcome = dual_simplex(space, n, d, shape, cutoff, 20 * (d + n) + 100)
     read_basis(space, n, d, Shape(outcome.rows, shape.columns), outcome)
     read_multipliers(space, n, d)
     known, here = bound_by(space, n, d, known)
@@ -307,6 +306,8 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     best = offer(net, n, d, scaling, search, known.best)
     branch = -1
     if outcome.status != INFEASIBLE and known.bound > allowed(best, limits):
+        if outcome.status != OPTIMAL:
+            pass_forward(space, n, d)
         branch = n + part if part >= 0 else costliest_envelope(net, n, d, node, tab)
         # Elsewhere the climb seldom pays.
         if best > known.best or best == -np.inf or count == 1 or (count >= 16 and count & (count - 1) == 0):

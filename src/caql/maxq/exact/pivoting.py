@@ -34,9 +34,8 @@ class Tableau(NamedTuple):
     basic_low: Floats
     basic_high: Floats
     ratio: Floats
-    activation: Floats
-    """Rows of z per neuron while the tableau is being written down."""
     column: Integers
+    """Of each free neuron's key in the first basis; 0 for the others."""
     incoming: Floats
     touched: Integers
     """The incoming row, and its columns that are not zero."""
@@ -44,11 +43,26 @@ class Tableau(NamedTuple):
     """Minus the lower bound of each free neuron."""
     slope: Floats
     """Of each free neuron's envelope; 0 for the others."""
+    times: Floats
+    """Of each neuron's line z = times y + plus + own x in the first basis (`written_rows`)."""
+    plus: Floats
+    own: Floats
+    key: Integers
     planes: Floats
-    """The first layer's z, a column each, and the order of its free neurons, also while writing down."""
+    """The first layer's z in terms of 1 and the actions, a column each, but for their keys; and its free neurons."""
     bent: Integers
+    count: Integers
+    """(2,): neurons of the first layer, and free ones among them."""
+    original: Integers
+    """The nonbasic variables of the first basis."""
+    fresh: Floats
+    """A row in terms of them, and the same while it is traced back through the network."""
+    traced: Floats
+    actual: Floats
+    """Actions and activations at the current point, and the pre-activations."""
+    pre: Floats
     where: Integers
-    """By variable: r + 1 in row r, -c in column c, 0 for a free neuron's third variable while it has no row."""
+    """By variable: r + 1 in row r, -c in column c, 0 for one that has neither."""
     stop: Integers
     """Pivoting ends soon after its only entry becomes non-zero."""
 

@@ -141,6 +141,8 @@ def bound_layer(net: Compact, d: int, layer: Layer, block: Floats, node: Node, p
             most, least = node.high[k], node.low[k]
         else:
             most, least = max(node.upper[k - d], 0.0), max(node.lower[k - d], 0.0)
+            if most <= 0.0:  # inactive: its column is not read again
+                continue
         for i in range(width):
             c = block[k, at + i]
             slope[k, i] = c

@@ -94,7 +94,7 @@ def clear(queue: Queue) -> None:
 
 
 @allocating
-def grow(queue: Queue) -> Queue:
+def grow(n: int, d: int, queue: Queue) -> Queue:
     """The same queue with twice as many slots; all of the old ones are taken."""
     size = queue.keys.size
     larger = Queue(
@@ -106,9 +106,9 @@ def grow(queue: Queue) -> Queue:
         queue.count,
     )
     for slot in range(size):
-        for i in range(queue.pool.shape[1]):
+        for i in range(3 * n + 2 * d):  # a slot has room for neurons that presolve has removed
             larger.pool[slot, i] = queue.pool[slot, i]
-        for i in range(queue.bases.shape[1]):
+        for i in range(n + d):
             larger.bases[slot, i] = queue.bases[slot, i]
         larger.keys[slot] = queue.keys[slot]
         larger.heap[slot] = queue.heap[slot]
@@ -195,7 +195,7 @@ def branch(space: Workspace, n: int, d: int, verdict: Verdict, cutoff: float, qu
             proved = max(proved, key)
             continue
         if queue.count[1] == 0:
-            queue = grow(queue)
+            queue = grow(n, d, queue)
         store(n, d, space.node, queue, key)
     return queue, proved
 

@@ -156,8 +156,10 @@ class Exact:
         if jax.default_backend() != "cpu":
             return None
         from caql.maxq.exact.xla_call import register, solve
+        from caql.maxq.exact.xla_interface import difference
 
-        return partial(solve, self) if register() else None
+        # Nothing is compiled here: `solve` registers itself where it is traced, after the first episodes.
+        return partial(solve, self) if difference() is None or register() else None
 
 
 def _sets(action_set: ActionSet, batch: int, d: int) -> tuple[list[tuple[str, Any, tuple[int, ...]]], Floats, int]:
@@ -262,21 +264,29 @@ def _layers(problem: Problem, width: int) -> tuple[list[int], list[tuple[str, An
 
 @cache
 def entry() -> Any:
-    """`search.solve_block` as a C function of one address; only a compilation lasts long enough to be announced."""
+    """`search.solve_block` as a C function of one address; says so where it is compiled and not read from the disk."""
     with _compilation:
-        notice = threading.Timer(
-            1.5, lambda: print("compiling the exact solver, once ...", file=sys.stderr, flush=True)
-        )
-        notice.daemon = True
-        notice.start()
-        try:
-            from caql.maxq.exact.compilation import address_of
-            from caql.maxq.exact.search import solve_block
+        from numba.core import event
 
+        from caql.maxq.exact.compilation import address_of
+        from caql.maxq.exact.search import solve_block
+
+        class Notice(event.Listener):  # type: ignore[misc]
+            """Hears of every function that Numba begins to compile, and speaks of the first."""
+
+            said = False
+
+            def on_start(self, _: Any) -> None:
+                if not self.said:
+                    print("compiling the exact solver, once ...", file=sys.stderr, flush=True)
+                self.said = True
+
+            def on_end(self, _: Any) -> None:
+                pass
+
+        with event.install_listener("numba:compile", Notice()):
             # ctypes releases the interpreter's lock while the function runs.
             return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address_of(solve_block))
-        finally:
-            notice.cancel()
 
 
 @cache

@@ -1,13 +1,11 @@
 """From a node to its tableau and back: the first basis is written down, the last one read off as multipliers.
 
-Every free neuron starts with one nonbasic variable, its key, and one row.  A node's stored basis says which key;
-actions that were basic, and neurons at a corner of their triangle, are restored by a pivot each.
+Every free neuron starts with one nonbasic variable, its key, and no row.  A node's stored basis says which key;
+actions that were basic, and neurons at a corner of their triangle, are restored by a row and a pivot each.
 """
 
 # mypy: disable-error-code="arg-type,return-value,assignment,no-any-return"
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,177 +14,90 @@ from caql.maxq.exact.pivoting import Shape, Tableau, pivot
 from caql.maxq.exact.relaxation import Compact, Floats, Node
 from caql.maxq.exact.simplex import Outcome
 from caql.maxq.exact.workspace import Workspace
+from caql.maxq.exact.written_rows import pass_back, write_row
 
 Z, P, E = 1, 2, 4
 """Bits of `Node.basis`; variable ids are d + 3 i, + 1, + 2."""
 
 
-class Cursor(NamedTuple):
-    """Where the next neuron is written: its row and column; and how many of the first layer have a column so far."""
-
-    row: int
-    column: int
-    bent: int
-
-
-class Layout(NamedTuple):
-    """Actions, neurons of the first layer, columns in use, and columns with the padding that is kept at zero."""
-
-    d: int
-    deep: int
-    columns: int
-    padded: int
-
-
 @compiled
-def write_affine(net: Compact, node: Node, tab: Tableau, layout: Layout, i: int, at: Cursor) -> None:
-    """Pre-activation i (or Q) in terms of the nonbasic variables, in the cursor's row."""
-    matrix, planes, y = tab.matrix, tab.planes, at.row
-    d, deep = layout.d & NATURAL, layout.deep & NATURAL
-    for c in range(1 + d, layout.padded):
-        matrix[y, c] = 0.0
-    if net.first[i] == 0:
-        matrix[y, 0] = net.constant[i]
-        for k in range(d):
-            matrix[y, 1 + k] = net.rows[i, k]
-    else:  # the first layer's activations are planes plus at most a variable of their own
-        for c in range(1 + d):
-            value = net.constant[i] if c == 0 else net.rows[i, c - 1]
-            for j in range(deep):
-                value += net.rows[i, d + j] * planes[c, j]
-            matrix[y, c] = value
-        for f in range(at.bent):
-            matrix[y, 1 + d + f] = tab.ratio[f] * net.rows[i, d + tab.bent[f]]
-    for j in range(deep, net.first[i]):
-        weight = net.rows[i, d + j]
-        if weight == 0.0 or node.upper[j] <= 0.0 > node.lower[j]:
-            continue
-        for c in range(tab.column[j]):
-            matrix[y, c] += weight * tab.activation[j, c]
+def write_line(net: Compact, node: Node, tab: Tableau, i: int, held: int, column: int) -> int:
+    """The neuron's line in the first basis; a free one takes a column for its key.  Returns the next column.
 
-
-@compiled
-def write_fixed(net: Compact, node: Node, tab: Tableau, layout: Layout, i: int, at: Cursor, binding: bool) -> Cursor:
-    """A neuron of known phase: z is its row or nothing, and the phase is a row of its own where it is not implied."""
-    matrix, planes, d = tab.matrix, tab.planes, layout.d & NATURAL
+    held: bits of a stored basis, which say what the key is.
+    """
+    d = node.low.size
     low, up = node.lower[i], node.upper[i]
     z = d + 3 * i
-    active = low >= 0.0
-    if net.first[i] == 0:
-        for c in range(1 + d):
-            planes[c, i] = matrix[at.row, c] if active else 0.0
-    elif active:
-        for c in range(at.column):
-            tab.activation[i, c] = matrix[at.row, c]
-    if not binding:
-        return at
-    if active:
-        tab.basic[at.row] = z
+    for variable in range(z, z + 3):
+        tab.where[variable] = 0
+    tab.column[i] = 0
+    tab.slope[i] = tab.plus[i] = tab.own[i] = 0.0
+    tab.times[i] = 1.0 if low >= 0.0 else 0.0
+    if low >= 0.0:
         tab.variable_low[z], tab.variable_high[z] = low, up
-    else:
-        tab.basic[at.row] = z + 1
+        return column
+    if up <= 0.0:
         tab.variable_low[z + 1], tab.variable_high[z + 1] = -up, -low
-        for c in range(layout.columns):
-            matrix[at.row, c] = -matrix[at.row, c]
-    return Cursor(at.row + 1, at.column, at.bent)
-
-
-class Line(NamedTuple):
-    """A variable as times y + plus + own x, with x the neuron's nonbasic variable."""
-
-    times: float
-    plus: float
-    own: float
-
-
-@compiled
-def write_line(net: Compact, tab: Tableau, layout: Layout, i: int, at: Cursor, stored: Line, z: Line) -> Cursor:
-    """The free neuron's basic variable in place of y, and its activation, both lines over y."""
-    matrix, planes, y = tab.matrix, tab.planes, at.row
-    bent = at.bent
-    if net.first[i] == 0:
-        for c in range(1 + (layout.d & NATURAL)):
-            planes[c, i] = z.times * matrix[y, c]
-            matrix[y, c] *= stored.times
-        planes[0, i] += z.plus
-        tab.bent[bent] = i
-        tab.ratio[bent] = z.own
-        bent += 1
-    else:
-        for c in range(at.column):
-            value = matrix[y, c]
-            tab.activation[i, c] = z.times * value
-            matrix[y, c] = stored.times * value
-        tab.activation[i, 0] += z.plus
-        tab.activation[i, at.column] = z.own
-    matrix[y, 0] += stored.plus
-    matrix[y, at.column] = stored.own
-    return Cursor(y + 1, at.column + 1, bent)
-
-
-@compiled
-def write_free(net: Compact, node: Node, tab: Tableau, layout: Layout, i: int, at: Cursor) -> Cursor:
-    """A neuron of unknown phase: a column for its key, a row for the variable the node's basis pairs with it."""
-    low, up = node.lower[i], node.upper[i]
-    z = layout.d + 3 * i
+        return column
     slope = up / (up - low)
     offset = -slope * low
-    tab.slope[i] = slope
-    tab.reach[i] = -low
-    for variable in range(3):
-        tab.variable_low[z + variable] = 0.0
-        tab.where[z + variable] = 0
-    tab.variable_high[z] = up
-    tab.variable_high[z + 1] = -low
-    tab.variable_high[z + 2] = offset
-    held = node.basis[i]
+    tab.slope[i], tab.reach[i] = slope, -low
+    for variable in range(z, z + 3):
+        tab.variable_low[variable] = 0.0
+    tab.variable_high[z], tab.variable_high[z + 1], tab.variable_high[z + 2] = up, -low, offset
     if held & E or not held & (Z | P):
-        key, stored = z + 2, (z + 1 if held & P else z)
-        line, activation = Line(slope - 1.0 if held & P else slope, offset, -1.0), Line(slope, offset, -1.0)
+        key, tab.times[i], tab.plus[i], tab.own[i] = z + 2, slope, offset, -1.0
     elif held & P:
-        key, stored = z + 1, z
-        line, activation = Line(1.0, 0.0, 1.0), Line(1.0, 0.0, 1.0)
+        key, tab.times[i], tab.own[i] = z + 1, 1.0, 1.0
     else:
-        key, stored = z, z + 1
-        line, activation = Line(-1.0, 0.0, 1.0), Line(0.0, 0.0, 1.0)
-    tab.nonbasic[at.column] = key
-    tab.where[key] = -at.column
-    tab.basic[at.row] = stored
-    tab.where[stored] = at.row + 1
-    return write_line(net, tab, layout, i, at, line, activation)
+        key, tab.own[i] = z, 1.0
+    tab.key[i], tab.column[i] = key, column
+    tab.nonbasic[column] = tab.original[column] = key
+    tab.where[key] = -column
+    if net.first[i] == 0:
+        tab.bent[tab.count[1]] = i
+        tab.count[1] += 1
+    return column + 1
 
 
 @compiled
-def write_down(space: Workspace, n: int, d: int) -> Shape:
-    """The node's tableau in the node's basis, or as near to it as pivots allow."""
+def write_down(space: Workspace, n: int, d: int, region: bool) -> Shape:
+    """The node's tableau in the node's basis, or as near to it as pivots allow.
+
+    With `region` it is confined to the linear region of the point that `value_at` has just evaluated: every key is the
+    variable that is 0 there, and the bounds of the actions stay as they are.
+    """
     net, node, tab = space.net, space.node, space.tab
     n, d = n & NATURAL, d & NATURAL
-    free, deep = 0, np.int64(0)
-    for i in range(n):
-        deep += net.first[i] == 0
-        free += node.lower[i] < 0.0 and node.upper[i] > 0.0
-    columns = 1 + d + free
-    layout = Layout(d, deep, columns, (columns + 3) & NATURAL & ~3)
     for k in range(d):
-        tab.nonbasic[1 + k] = k
-        tab.variable_low[k] = node.low[k]
-        tab.variable_high[k] = node.high[k]
-    at = Cursor(np.int64(0), 1 + d, np.int64(0))
+        tab.nonbasic[1 + k] = tab.original[1 + k] = k
+        tab.where[k] = -1 - k
+        if not region:
+            tab.variable_low[k], tab.variable_high[k] = node.low[k], node.high[k]
+    columns = np.int64(1 + d)
+    tab.count[0] = tab.count[1] = 0
     for i in range(n):
-        binding = space.scratch.binding[i] != 0
-        tab.slope[i] = 0.0
-        if node.lower[i] >= 0.0 or node.upper[i] > 0.0 or binding:
-            # The row of y is written where the neuron's first basic variable will stand.
-            write_affine(net, node, tab, layout, i, at)
-        if node.lower[i] < 0.0 < node.upper[i]:
-            at = write_free(net, node, tab, layout, i, at)
-        else:
-            at = write_fixed(net, node, tab, layout, i, at, binding)
-        tab.column[i] = at.column
-    write_affine(net, node, tab, layout, n, at)
-    shape = Shape(at.row, columns)
-    restore(tab, node, n, d, shape)
-    return shape
+        held = np.int64(node.basis[i])
+        if region:
+            held = P if space.search.pre[i] > 0.0 else Z
+        columns = write_line(net, node, tab, i, held, columns)
+        if region and tab.column[i] > 0:
+            tab.variable_high[tab.key[i]] = 0.0
+        if net.first[i] == 0:
+            tab.count[0] += 1
+            times = tab.times[i]
+            tab.planes[0, i] = times * net.constant[i] + tab.plus[i]
+            for k in range(d):
+                tab.planes[1 + k, i] = times * net.rows[i, k]
+    padded = (columns + 3) & NATURAL & ~3
+    pass_back(net, tab, d, n, padded)
+    for c in range(padded):
+        tab.matrix[0, c] = tab.fresh[c]
+    for c in range(columns):
+        tab.nonbasic_value[c] = 0.0
+    shape = Shape(np.int64(0), columns)
+    return shape if region else restore(space, n, d, shape)
 
 
 @compiled
@@ -202,18 +113,26 @@ def wanted(variable: int, d: int, n: int, node: Node) -> bool:
 
 
 @compiled
-def restore(tab: Tableau, node: Node, n: int, d: int, shape: Shape) -> None:
+def restore(space: Workspace, n: int, d: int, shape: Shape) -> Shape:
     """Pivot from the written basis to the stored one; what cannot be restored safely is left as it is."""
+    node, tab = space.node, space.tab
+    for i in range(n):
+        z, held = np.int64(d + 3 * i), node.basis[i]
+        if tab.slope[i] > 0.0:
+            for kind in range(3):
+                if (held >> kind) & 1 == 1 and tab.where[z + kind] == 0:
+                    shape = write_row(space, d, shape, z + kind)
+        elif space.scratch.binding[i] != 0 and held in (Z | P, Z | E, P | E):
+            shape = write_row(space, d, shape, z if node.lower[i] >= 0.0 else z + 1)
     rows, columns = shape
     for r in range(rows):
-        if not wanted(tab.basic[r], d, n, node):
-            continue
         q, size = np.int64(-1), 1e-3
         for c in range(1, columns):
             if abs(tab.matrix[r, c]) > size and not wanted(tab.nonbasic[c], d, n, node):
                 q, size = c, abs(tab.matrix[r, c])
         if q >= 0:
             pivot(tab, rows, columns, r, q)
+    return shape
 
 
 @compiled

@@ -1,0 +1,155 @@
+"""The operators of networks, written in the few operations of a graph.
+
+slice, gather, transpose, expand, split   a `Take` of the operand's own entries, whose indices NumPy computes
+padding                                   one more entry, then a `Take` in which the padded places point at it
+convolution                               a `Take` of all windows, a `MatMul` with the kernels
+average pooling, maximum pooling          a `Take` of all windows, then a sum or a tree of maxima
+batch normalisation                       (x - mean) * (scale / sqrt(variance + epsilon)) + bias
+maximum of several, minimum               a balanced tree of maxima of two; min(x, y) = -max(-x, -y)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from caql.errors import CaqlError
+from caql.graphs.activations import Clip, Elu, Relu
+from caql.graphs.graph import LARGEST, Graph
+from caql.graphs.operations import Add, Array, Concat, Divide, MatMul, Maximum, Multiply, Reshape, Shape, SumLast, Take
+
+
+class Builder(Graph):
+    """A graph with a method for each operator."""
+
+    def reshape(self, x: int, shape: Shape) -> int:
+        return x if self.shape(x) == shape else self.add(Reshape(shape), x)
+
+    def rearranged(self, x: int, change: Callable[[Array], Array], size: int | None = None) -> int:
+        """What NumPy's `change` would make of the value; `size` of the result where that can be more."""
+        shape = self.shape(x)
+        self._require(max(math.prod(shape), size or 0))
+        indices = change(np.arange(math.prod(shape), dtype=np.intp).reshape(shape))
+        return self.add(Take(np.ascontiguousarray(indices)), x)
+
+    def _require(self, size: int) -> None:
+        if self.entries + size > LARGEST:
+            raise CaqlError(f"{self.label}: at most {LARGEST} numbers can be held, and this needs {size} more")
+
+    def transpose(self, x: int, order: Sequence[int] | None = None) -> int:
+        return self.rearranged(x, lambda a: np.transpose(a, order))
+
+    def concat(self, values: Sequence[int], axis: int) -> int:
+        axis = axis + len(self.shape(values[0])) if axis < 0 else axis
+        return values[0] if len(values) == 1 else self.add(Concat(axis), *values)
+
+    def scale(self, x: int, factor: float) -> int:
+        return self.add(Multiply(), x, self.constant(factor))
+
+    def shift(self, x: int, number: float) -> int:
+        return self.add(Add(), x, self.constant(number))
+
+    def subtract(self, x: int, y: int) -> int:
+        return self.add(Add(), x, self.scale(y, -1.0))
+
+    def dense(self, x: int, weights: Array, bias: Array | None = None) -> int:
+        """x W + b, W of shape (inputs, outputs)."""
+        product = self.add(MatMul(), x, self.constant(weights))
+        return product if bias is None else self.add(Add(), product, self.constant(bias))
+
+    def total(self, values: Sequence[int]) -> int:
+        """The sum of several values."""
+        result = values[0]
+        for each in values[1:]:
+            result = self.add(Add(), result, each)
+        return result
+
+    def expand(self, x: int, shape: Shape) -> int:
+        return (
+            x if self.shape(x) == shape else self.rearranged(x, lambda a: np.broadcast_to(a, shape), math.prod(shape))
+        )
+
+    def maximum(self, values: Sequence[int]) -> int:
+        """The largest of several values, entry by entry, broadcast against each other."""
+        try:
+            shape = np.broadcast_shapes(*(self.shape(each) for each in values))
+        except ValueError:
+            shown = ", ".join(str(self.shape(each)) for each in values)
+            raise CaqlError(f"{self.label}: values of shapes {shown} do not fit each other") from None
+        level = [self.expand(each, shape) for each in values]
+        while len(level) > 1:
+            pairs = [self.add(Maximum(), *level[k : k + 2]) for k in range(0, len(level) - 1, 2)]
+            level = pairs + level[len(level) - len(level) % 2 :]
+        return level[0]
+
+    def minimum(self, values: Sequence[int]) -> int:
+        """The smallest of several values."""
+        return self.scale(self.maximum([self.scale(each, -1.0) for each in values]), -1.0)
+
+    def maximum_last(self, x: int) -> int:
+        """The largest entry along the last axis: halves are compared, then quarters."""
+        while (count := self.shape(x)[-1]) > 1:
+            half = count // 2
+            left = self.rearranged(x, lambda a, n=half: a[..., :n])  # type: ignore[misc]
+            right = self.rearranged(x, lambda a, n=half: a[..., n : 2 * n])  # type: ignore[misc]
+            larger = self.add(Maximum(), left, right)
+            if count % 2:
+                rest = self.rearranged(x, lambda a: a[..., -1:])
+                larger = self.concat([larger, rest], -1)
+            x = larger
+        return self.reshape(x, self.shape(x)[:-1])
+
+    def last_axes(self, x: int, axes: Sequence[int]) -> tuple[int, Shape, Shape]:
+        """The value with some axes made one, at the end, and the shapes without them and with ones for them."""
+        shape = self.shape(x)
+        kept = [k for k in range(len(shape)) if k not in axes]
+        short = tuple(shape[k] for k in kept)
+        moved = self.transpose(x, [*kept, *axes])
+        return (
+            self.reshape(moved, (*short, math.prod(shape[k] for k in axes))),
+            short,
+            tuple(1 if k in axes else side for k, side in enumerate(shape)),
+        )
+
+    def mean_last(self, x: int) -> int:
+        return self.add(Divide(), self.add(SumLast(), x), self.constant(float(self.shape(x)[-1])))
+
+    def padded(self, x: int, pads: Sequence[tuple[int, int]], value: float = 0.0) -> int:
+        """The value with `pads` entries of a constant before and after each axis."""
+        shape = self.shape(x)
+        if not any(itertools.chain(*pads)):
+            return x
+        if min(itertools.chain(*pads)) < 0:
+            raise CaqlError(f"{self.label}: negative padding {list(pads)} is not supported; take a Slice")
+        size = math.prod(shape)
+        self._require(math.prod(side + sum(pad) for side, pad in zip(shape, pads, strict=True)))
+        longer = self.concat([self.reshape(x, (size,)), self.constant([value])], 0)
+        indices = np.pad(np.arange(size, dtype=np.intp).reshape(shape), list(pads), constant_values=size)
+        return self.add(Take(indices), longer)
+
+    def batch_norm(self, x: int, statistics: Sequence[Array], epsilon: float) -> int:
+        """Normalisation along axis 1 of (N, C, ...) by stored statistics: scale, bias, mean and variance."""
+        shape, (scale, bias, mean, variance) = self.shape(x), statistics
+        if len(shape) < 2 or any(part.shape != (shape[1],) for part in statistics):
+            raise CaqlError(f"{self.label}: its statistics do not fit values of shape {shape} along axis 1")
+        if not (variance + epsilon > 0).all():
+            raise CaqlError(f"{self.label}: its variance plus epsilon must be positive")
+        side = (shape[1],) + (1,) * (len(shape) - 2)
+        factor = (scale / np.sqrt(variance + epsilon)).reshape(side)
+        centred = self.subtract(x, self.constant(mean.reshape(side)))
+        scaled = self.add(Multiply(), centred, self.constant(factor))
+        return self.add(Add(), scaled, self.constant(bias.reshape(side)))
+
+    def elu(self, x: int, alpha: float) -> int:
+        """x for x > 0, alpha (exp(x) - 1) below: a smooth part, and a kink at 0 unless alpha is 1."""
+        smooth = self.add(Elu(), x)
+        if alpha == 1.0:
+            return smooth
+        return self.total([self.scale(smooth, alpha), self.scale(self.add(Relu(), x), 1.0 - alpha)])
+
+    def hard_sigmoid(self, x: int, alpha: float, beta: float) -> int:
+        """min(max(alpha x + beta, 0), 1)."""
+        return self.add(Clip(0.0, 1.0), self.shift(self.scale(x, alpha), beta))

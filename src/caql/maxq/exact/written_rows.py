@@ -1,0 +1,158 @@
+"""Rows of the tableau that are written only once they are needed.
+
+A linear program of n neurons has up to 3 n variables, but the dual simplex meets few of them: it needs the row of a
+variable only when that is violated.  So the first basis is no matrix at all, only a line for every neuron,
+
+    z_i = times_i y_i + plus_i + own_i x_i,        y_i its row of the network,
+
+with x_i its nonbasic variable, its key.  All pre-activations at a point are one pass through the network, and any row
+in terms of the keys and the actions is one pass back.  Keys that have left their columns since then are replaced
+by their own rows, which a pivot has written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caql.maxq.exact.compilation import NATURAL, compiled
+from caql.maxq.exact.pivoting import FEASIBLE, Shape, Tableau
+from caql.maxq.exact.relaxation import Compact
+from caql.maxq.exact.workspace import Workspace
+
+
+@compiled
+def current(tab: Tableau, place: int) -> float:
+    """The value of the variable at a place of `where`."""
+    return tab.basic_value[place - 1] if place > 0 else tab.nonbasic_value[-place]
+
+
+@compiled
+def pass_forward(space: Workspace, n: int, d: int) -> None:
+    """The pre-activations (`pre`) and activations (`actual[d:]`) at the tableau's current point.
+
+    Those of inactive neurons that no row of the program asks for are not computed.
+    """
+    net, node, tab = space.net, space.node, space.tab
+    n, d = n & NATURAL, d & NATURAL
+    actual = tab.actual
+    for k in range(d):
+        actual[k] = current(tab, tab.where[k])
+    for i in range(n):
+        if tab.slope[i] <= 0.0 and node.lower[i] < 0.0 and space.scratch.binding[i] == 0:
+            actual[d + i] = 0.0
+            continue
+        y = net.constant[i]
+        for k in range(d + net.first[i]):
+            y += net.rows[i, k] * actual[k]
+        tab.pre[i] = y
+        if tab.slope[i] > 0.0:
+            actual[d + i] = tab.times[i] * y + tab.plus[i] + tab.own[i] * current(tab, tab.where[tab.key[i]])
+        else:
+            actual[d + i] = y if node.lower[i] >= 0.0 else 0.0
+
+
+@compiled
+def pass_back(net: Compact, tab: Tableau, d: int, i: int, padded: int) -> None:
+    """Pre-activation i, or Q, in terms of the actions and the keys: into `fresh`, by the columns of the first basis."""
+    d, deep, reads = d & NATURAL, tab.count[0] & NATURAL, net.first[i] & NATURAL
+    row, fresh, planes = tab.traced, tab.fresh, tab.planes
+    for c in range(padded):
+        fresh[c] = 0.0
+    for k in range(d + reads):
+        row[k] = net.rows[i, k]
+    constant = net.constant[i]
+    for j in range(reads - 1, deep - 1, -1):
+        weight = row[d + j]
+        if weight == 0.0:
+            continue
+        if tab.column[j] > 0:
+            fresh[tab.column[j]] = weight * tab.own[j]
+            constant += weight * tab.plus[j]
+        weight *= tab.times[j]
+        if weight != 0.0:
+            constant += weight * net.constant[j]
+            for k in range(d + net.first[j]):
+                row[k] += weight * net.rows[j, k]
+    if reads == 0:
+        for k in range(d):
+            fresh[1 + k] = row[k]
+    else:
+        for c in range(1 + d):
+            total = constant if c == 0 else row[c - 1]
+            for j in range(deep):
+                total += row[d + j] * planes[c, j]
+            fresh[c] = total
+        constant = fresh[0]
+        for f in range(tab.count[1]):
+            j = tab.bent[f]
+            fresh[1 + d + f] = tab.own[j] * row[d + j]
+    fresh[0] = constant
+
+
+@compiled
+def write_row(space: Workspace, d: int, shape: Shape, variable: int) -> Shape:
+    """Give the variable of a neuron a row, above that of Q."""
+    net, tab = space.net, space.tab
+    matrix, fresh, r = tab.matrix, tab.fresh, shape.rows
+    padded = (shape.columns + 3) & NATURAL & ~3
+    i, kind = (variable - d) // 3, (variable - d) % 3
+    pass_back(net, tab, d, i, padded)
+    times, plus, own = tab.times[i], tab.plus[i], tab.own[i]
+    if kind == 1:
+        times -= 1.0
+    elif kind == 2:
+        times, plus, own = tab.slope[i] - times, tab.slope[i] * tab.reach[i] - plus, -own
+    for c in range(padded):
+        fresh[c] *= times
+        matrix[r + 1, c] = matrix[r, c]
+        matrix[r, c] = 0.0
+    matrix[r, 0] = fresh[0] + plus
+    fresh[tab.column[i]] += own if tab.column[i] > 0 else 0.0
+    for c in range(1, shape.columns):
+        weight, place = fresh[c], tab.where[tab.original[c]]
+        if weight == 0.0:
+            continue
+        if place < 0:
+            matrix[r, -place] += weight
+        else:
+            for k in range(padded):
+                matrix[r, k] += weight * matrix[place - 1, k]
+    value = 0.0
+    for c in range(shape.columns):
+        value += matrix[r, c] * tab.nonbasic_value[c]
+    tab.basic[r] = variable
+    tab.where[variable] = r + 1
+    tab.basic_value[r] = value
+    tab.basic_low[r] = tab.variable_low[variable]
+    tab.basic_high[r] = tab.variable_high[variable]
+    return Shape(r + 1, shape.columns)
+
+
+@compiled
+def is_violated(tab: Tableau, variable: int, value: float) -> bool:
+    """Whether a variable that has neither a row nor a column is outside its bounds."""
+    if tab.where[variable] != 0:
+        return False
+    return value < tab.variable_low[variable] - FEASIBLE or value > tab.variable_high[variable] + FEASIBLE
+
+
+@compiled
+def write_violated(space: Workspace, n: int, d: int, shape: Shape) -> Shape:
+    """Give a row to every violated variable that has none."""
+    node, tab = space.node, space.tab
+    pass_forward(space, n, d)
+    for i in range(n):
+        z = np.int64(d + 3 * i)
+        y, value = tab.pre[i], tab.actual[d + i]
+        if tab.slope[i] > 0.0:
+            if is_violated(tab, z, value):
+                shape = write_row(space, d, shape, z)
+            if is_violated(tab, z + 1, value - y):
+                shape = write_row(space, d, shape, z + 1)
+            if is_violated(tab, z + 2, tab.slope[i] * (y + tab.reach[i]) - value):
+                shape = write_row(space, d, shape, z + 2)
+        elif space.scratch.binding[i] != 0:
+            active = node.lower[i] >= 0.0
+            if is_violated(tab, z if active else z + 1, y if active else -y):
+                shape = write_row(space, d, shape, z if active else z + 1)
+    return shape

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,10 @@ def browser():
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=driver)
-    window = webdriver.Chrome(options=options, service=service)
+    with warnings.catch_warnings():
+        # JAX warns of any fork; this one becomes chromedriver at once.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        window = webdriver.Chrome(options=options, service=service)
     window.set_window_size(1240, 1000)
     yield window
     window.quit()

@@ -3,8 +3,8 @@
     caql train Hopper --solver ga --train-steps 110000 --out runs/hopper
     python docs/figures/moving.py runs/hopper
 
-The first is what `caql play` shows of the run.  The second is the page of `caql explore` on it, photographed in
-Chromium stage by stage: the bound comes down on the maximum, at the states where an ascent ends furthest below it.
+The first is what `caql play` shows of the run.  The second is the page of `caql explore` on the HalfCheetah network
+that comes with the package, photographed in Chromium stage by stage: the bound comes down on the maximum.
 Needs "caql[video]", selenium, and Debian's chromium and chromium-driver.
 """
 
@@ -15,6 +15,7 @@ import json
 import shutil
 import sys
 import tempfile
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from caql.cli.play import main as play
 from caql.playing.sinks import file_sink
 
 HERE = Path(__file__).parent
-SIZE, WIDTH = (1000, 760), 820
+SIZE, WIDTH = (1000, 1700), 820
 """The browser's window, and the picture's width, in pixels."""
-STATES, HOLD = 5, 6
+STATES, HOLD = 3, 6
 """States shown, and frames for which a finished proof is held."""
+NETWORK = resources.files("caql") / "bench" / "networks" / "halfcheetah.safetensors"
 DATA = "return document.getElementById('data').textContent"
 MOVE = """
 const slider = document.getElementById(arguments[0]);
@@ -59,11 +61,11 @@ def photograph(driver: Any) -> Image.Image:
     return image.resize((WIDTH, round(image.height * WIDTH / image.width) // 2 * 2), Image.Resampling.LANCZOS)
 
 
-def proofs(run: str, out: Path) -> None:
+def proofs(out: Path) -> None:
     """One proof after the other."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
-        explore([run, "--out", str(page), "--states", "30", "--no-frames"])
+        explore([str(NETWORK), "--out", str(page)])
         driver = open_page(page)
         try:
             # The longest proofs are the ones to watch.
@@ -75,8 +77,8 @@ def proofs(run: str, out: Path) -> None:
                     for stage in range(1, lengths[state]):
                         driver.execute_script(MOVE, "stage", stage)
                         image = photograph(driver)
-                        for _ in range(HOLD if stage == lengths[state] - 1 else 2):
-                            film.show(image, 2.5)
+                        for _ in range(HOLD if stage == lengths[state] - 1 else 1):
+                            film.show(image, 1.6)
         finally:
             driver.quit()
 
@@ -84,8 +86,8 @@ def proofs(run: str, out: Path) -> None:
 def main() -> None:
     """Make both."""
     (run,) = sys.argv[1:]
-    play([run, "--video", str(HERE / "hopper.gif"), "--overlay", "--width", "240", "--seed", "3"])
-    proofs(run, HERE / "proof.gif")
+    play([run, "--video", str(HERE / "hopper.gif"), "--overlay", "--width", "240", "--seed", "3", "--speed", "0.5"])
+    proofs(HERE / "proof.gif")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def test_a_gif_holds_the_episode(small_run, tmp_path, capsys):
     assert f"episode 1: return {value} in 12 steps" in shown
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
 def test_an_mp4_holds_the_episode(small_run, tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
     file = tmp_path / "p.mp4"
@@ -56,7 +57,11 @@ def test_numbers_are_written_over_the_foot_of_a_frame(small_run, tmp_path):
     files = [tmp_path / "plain.gif", tmp_path / "numbers.gif"]
     for file, extra in zip(files, ([], ["--overlay"]), strict=True):
         play([str(small_run), "--video", str(file), "--width", "160", *extra])
-    plain, numbers = (np.asarray(Image.open(file).convert("RGB"), int) for file in files)
+    images = []
+    for file in files:
+        with Image.open(file) as film:
+            images.append(np.asarray(film.convert("RGB"), int))
+    plain, numbers = images
     changed = np.abs(plain - numbers).max(axis=(1, 2)) > 60
     assert changed[-14:].all()
     assert not changed[:-20].any()

@@ -72,7 +72,7 @@ def test_states_are_told_apart(tmp_path):
     assert "4 runs: 1 running, 1 quiet, 1 failed, 1 finished; 62 % of the steps" in text
     assert "2 more do not fit" not in text
     assert "1 more do not fit" in shown(runs, height=10)
-    assert watch.look() == runs or [run.state for run in watch.look()] == [run.state for run in runs]
+    assert [run.state for run in watch.look()] == [run.state for run in runs]
 
 
 def test_a_run_without_an_evaluation_is_shown(tmp_path):
@@ -95,8 +95,7 @@ def test_small_curves():
     assert sparkline([3, 3], 5) == "▁▁"
     assert sparkline([], 5) == ""
     assert len(sparkline(list(range(100)), 12)) == 12
-    rising = plot([0.0, 1.0], 2, 1)
-    assert rising == ["⣠⠞"] or len(rising[0]) == 2
+    assert plot([0.0, 1.0], 2, 1) == ["⣠⠞"]
     assert plot([0.0, 0.0], 3, 2)[0] == "⠉⠉⠉"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FASTEST = {".gif": 25.0, ".mp4": 60.0}
 """Frames a second: more of them make a file larger and nothing smoother; browsers play no GIF much faster."""
 SUFFIXES = tuple(FASTEST)
-PALETTE, CHOOSING = 128, 12
+PALETTE, CHOOSING = 255, 12
 """Colours of a GIF, and the frames that they are chosen from."""
 
 
@@ -96,7 +96,8 @@ class GifFile(_File):
         together = Image.new("RGB", (wide, tall * len(self.first)))
         for index, image in enumerate(self.first):
             together.paste(image, (0, index * tall))
-        self.palette = together.quantize(PALETTE, method=Image.Quantize.MEDIANCUT)
+        # Small things of their own colour, such as a mark or a number, must keep it.
+        self.palette = together.quantize(PALETTE, method=Image.Quantize.MAXCOVERAGE)
         for image in self.first:
             self._add(image)
 

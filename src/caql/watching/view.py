@@ -65,6 +65,13 @@ def _last(status: Status) -> str:
     return f"{status.returns[-1]:.1f}" if status.returns else "-"
 
 
+def _bar(share: float) -> RenderableType:
+    """A bar on a line of its own."""
+    line = Table.grid(expand=True)
+    line.add_row(ProgressBar(1.0, share))
+    return line
+
+
 def one(status: Status, width: int) -> RenderableType:
     """One run: progress, numbers, curve."""
     numbers = Table.grid(padding=(0, 3))
@@ -78,7 +85,7 @@ def one(status: Status, width: int) -> RenderableType:
         f"last window {window}",
         f"{duration(status.seconds)} so far",
     )
-    parts: list[RenderableType] = [ProgressBar(max(status.total, 1), status.train_step), numbers]
+    parts: list[RenderableType] = [_bar(status.train_step / max(status.total, 1)), numbers]
     if len(status.returns) > 1:
         parts += [Text(), *_curve(status, width)]
     elif not status.returns:
@@ -127,7 +134,7 @@ def many(runs: Sequence[Status], width: int, height: int) -> RenderableType:
     hidden = f"; {len(runs) - room} more do not fit" if len(runs) > room else ""
     return Group(
         Text(f"{len(runs)} runs: {words}; {100 * done:.0f} % of the steps{hidden}"),
-        ProgressBar(1.0, done, width=width),
+        _bar(done),
         Text(),
         table,
     )

@@ -147,23 +147,24 @@
       const { from, end } = group.view, share = (at.x - BOX.left) / (BOX.right - BOX.left);
       return share < -0.02 || share > 1.02 ? null : from + Math.min(1, Math.max(0, share)) * (end - from);
     };
-    const catcher = el("rect", { x: 0, y: 0, width: BOX.right + 12, height: PANEL, fill: "transparent" });
+    const catcher = el("rect", { x: 0, y: 0, width: BOX.right + 12, height: PANEL, class: "catcher" });
     group.before(catcher);
     catcher.setAttribute("transform", group.getAttribute("transform"));
     group.setAttribute("tabindex", "0");
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", `${panel.title}: arrow keys read values`);
     let wanted = null;
-    const look_at = (event) => {
+    const point = (event) => {
       wanted = group.view ? zone(event) : null;
       if (wanted === null) forget(group);
       else read(group, panel, wanted);
     };
-    for (const target of [catcher, group]) {
-      target.addEventListener("pointermove", look_at);
-      target.addEventListener("pointerdown", look_at);
-      target.addEventListener("pointerleave", () => forget(group));
-    }
+    catcher.addEventListener("pointermove", point);
+    catcher.addEventListener("pointerdown", point);
+    catcher.addEventListener("pointerleave", () => {
+      wanted = null;
+      forget(group);
+    });
     group.addEventListener("blur", () => forget(group));
     group.addEventListener("keydown", (event) => {
       const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -144,11 +144,20 @@ def read_paths(paths: Sequence[Path]) -> Results:
     runs: dict[tuple[str, bool], Run] = {}
     problems: list[Problem] = []
     for path in paths:
-        found = Results([_read_run(path, problems)], []) if is_run(path) else read_results(path)
+        found = _read_own(path) if is_run(path) else read_results(path)
         for run in found.runs:
             runs.setdefault((run.config.id, bool(run.latency)), run)
         problems += found.problems
     return Results(list(runs.values()), problems)
+
+
+def _read_own(folder: Path) -> Results:
+    """The run of a run's own folder, or why it cannot be read."""
+    problems: list[Problem] = []
+    try:
+        return Results([_read_run(folder, problems)], problems)
+    except CaqlError as problem:
+        return Results([], [Problem(folder, str(problem))])
 
 
 def other_axes(runs: Sequence[Run], steps: np.ndarray) -> dict[str, np.ndarray]:

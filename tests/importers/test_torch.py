@@ -41,9 +41,9 @@ def test_activations(activation) -> None:
 
 IMAGES = [
     nn.Conv2d(1, 2, 3, padding=1), nn.Conv2d(1, 2, (2, 3), stride=2, padding="valid"),
-    nn.Conv2d(1, 2, 3, padding="same"), nn.Conv2d(1, 2, 2, dilation=2), nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2),
-    nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2, padding=1, count_include_pad=False),
-    nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d(1),
+    nn.Conv2d(1, 2, 3, padding="same"), nn.Conv2d(1, 2, 2, dilation=2), nn.MaxPool2d(2),
+    nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2), nn.AvgPool2d(3, 2, 1, ceil_mode=True),
+    nn.AvgPool2d(2, padding=1, count_include_pad=False), nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d(1),
 ]  # fmt: skip
 
 

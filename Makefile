@@ -23,8 +23,8 @@ slow-test: $(READY)  ## learning, measured against return thresholds: about half
 	$(BIN)/pytest -m slow -n 2 --timeout 3600
 
 docs: $(READY)  ## the documentation, into build/site: any warning is an error, nothing is loaded from elsewhere
-	$(BIN)/mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html, or serve it, for its search: python3 -m http.server -d build/site"
 
 wheel-test: $(READY)  ## the wheel in clean environments of every supported Python that is installed
 	$(BIN)/python packaging/wheels.py

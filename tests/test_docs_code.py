@@ -5,7 +5,7 @@ are there as in a clone.  `<!-- slow -->` before a block leaves it to `make slow
 shell, word by word, and are all slow; indented commands are records of what was run, and must be understood.
 """
 
-import importlib
+import importlib.util
 import os
 import re
 import shlex
@@ -18,28 +18,36 @@ import tyro
 
 from tests.pages import PAGES, ROOT, blocks, commands, name_of
 
-TESTED_ELSEWHERE = {"README.md": "test_readme.py", "action-sets.md": "test_docs.py"}
-WITH_PYTHON = [
-    page for page in PAGES if page.name not in TESTED_ELSEWHERE and any(b.language == "python" for b in blocks(page))
-]
+MORE_CLOSELY = {
+    "README.md": "test_readme.py",
+    "action-sets.md": "test_docs.py",
+    "from-stable-baselines3.md": "test_docs.py",
+}
+"""Pages whose Python blocks run in other tests, which also look at what they print, or shorten them for `make test`."""
+WITH_PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
+AT_ONCE = [page for page in WITH_PYTHON if page.name not in MORE_CLOSELY]
+IN_TIME = [page for page in WITH_PYTHON if any(block.slow for block in blocks(page)) or page.name.startswith("from-")]
 WITH_SHELL = [page for page in PAGES if any(block.language == "sh" for block in blocks(page))]
 
 
 def execute(page, slow):
     names = {"__name__": "__main__"}
     for number, block in enumerate(blocks(page)):
+        needs = re.match(r"# needs (\w+)$", block.text.splitlines()[0]) if block.text else None
+        if needs and not importlib.util.find_spec(needs[1]):
+            continue
         if block.language == "python" and (slow or not block.slow):
             exec(compile(block.text, f"{page.name}, block {number}", "exec"), names)
     return names
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+@pytest.mark.parametrize("page", AT_ONCE, ids=name_of)
 def test_python_blocks_run(page, as_in_a_clone):
     execute(page, slow=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if any(b.slow for b in blocks(page))], ids=name_of)
+@pytest.mark.parametrize("page", IN_TIME, ids=name_of)
 def test_slow_python_blocks_run(page, as_in_a_clone):
     execute(page, slow=True)
 

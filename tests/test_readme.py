@@ -35,7 +35,7 @@ def test_the_examples_run_as_they_stand(as_in_a_clone):
 def test_every_command_is_shown():
     from caql.cli import COMMANDS
 
-    assert set(re.findall(r"^\s*caql (\w+)", README, re.M)) == set(COMMANDS)
+    assert set(re.findall(r"(?:^|`)caql (\w+)", README, re.M)) == set(COMMANDS)
 
 
 def test_the_table_of_returns_is_what_the_committed_runs_give(tmp_path):

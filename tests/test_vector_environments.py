@@ -118,7 +118,7 @@ def test_actions_are_narrowed_and_admissible_in_each(mode):
     assert 0 < max(map(abs, seen)) <= 0.25
     budgeted = [Budgeted(), Budgeted()]
     envs = gym.vector.SyncVectorEnv([lambda: budgeted[0], lambda: budgeted[1]], autoreset_mode=mode)
-    model = CAQL("MlpPolicy", envs, learning_starts=60, batch_size=4).learn(60)
+    model = CAQL("MlpPolicy", envs, learning_starts=99, batch_size=4).learn(60)
     assert [env.violations for env in budgeted] == [0, 0]
     assert model.replay_buffer.data.sets is not None
     sets = [model.task.set_at(x) for x in model.replay_buffer.data.next_states[:58]]

@@ -260,6 +260,8 @@ def test_a_setting_that_nobody_called_a_hyper_parameter_makes_another_cell():
             "zero_terminal_reward",
             "agent.name",
             "agent.audit",
+            "agent.critics",
+            "agent.combine",
         ),
         *("agent.solver.name", "agent.solver.iterations", "agent.hidden", "agent.action_hidden", "agent.loss"),
         *("agent.clipped_double_q", "agent.action_function", "agent.squash", "agent.action_labels"),

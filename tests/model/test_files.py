@@ -143,7 +143,7 @@ def budget(observations):
         lambda: CAQL("MlpPolicy", "Pendulum", action_range=0.66, **SMALL),
         lambda: TD3("MlpPolicy", Counting(), **SMALL),
         lambda: CAQL("MlpPolicy", gym.make("HalfCheetah-v5"), **SMALL),
-        lambda: CAQL("MlpPolicy", "Pendulum-v1", action_set=budget, **SMALL),
+        lambda: CAQL("MlpPolicy", "Pendulum-v1", action_set=budget, **SMALL | {"learning_starts": 99}),
     ],
 )
 def test_a_pickled_model_goes_on_as_the_model_does(make):
@@ -155,6 +155,8 @@ def test_a_pickled_model_goes_on_as_the_model_does(make):
         each.learn(30)
     for name, array in model.get_parameters().items():
         np.testing.assert_array_equal(array, copied.get_parameters()[name])
+    np.testing.assert_array_equal(model.replay_buffer.data.states, copied.replay_buffer.data.states)
+    np.testing.assert_array_equal(model.replay_buffer.data.actions, copied.replay_buffer.data.actions)
 
 
 def predicted(model):

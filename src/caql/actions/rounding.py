@@ -106,9 +106,29 @@ def admissible(one: System, action: Array, dtype: np.dtype[Any]) -> Any:
     for inner in _insets(one, dtype):
         point = closest(inner, action, thin=False)
         if point is not None:
-            return _rounded(inner, point[:d], dtype)
+            return _rounded(inner, _onto_equalities(inner, point)[:d], dtype)
     near = _required(one, action) if near is None else near
-    return _rounded(one, near[:d], dtype)
+    return _rounded(one, _onto_equalities(one, near)[:d], dtype)
+
+
+def _onto_equalities(one: System, point: Array) -> Array:
+    """The point moved by what the host solver's tolerance left of the equalities, which float64 could tell.
+
+    Only variables away from their bounds move, and by no more than what the inequalities were pulled in by.
+    """
+    equal = one.row_low == one.row_high
+    if not equal.any():
+        return point
+    off = one.row_low[equal] - one.rows[equal] @ point
+    if np.abs(off).max() == 0.0:
+        return point
+    free = (point - one.low > SOLVER) & (one.high - point > SOLVER)
+    change = np.linalg.lstsq(one.rows[equal][:, free], off, rcond=None)[0]
+    if np.abs(change).max(initial=0.0) > SOLVER:
+        return point
+    moved = point.copy()
+    moved[free] += change
+    return moved
 
 
 def _required(one: System, action: Array) -> Array:

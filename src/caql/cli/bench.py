@@ -209,8 +209,8 @@ def _sets(tasks: list[Case], states: int) -> None:
             ratios = (f"{each.total / exact.total:.3g}" for each in others)
             without = f"{ratio(here, (SET_SOLVERS[0], kind), (SET_SOLVERS[0], 'box')):.2f}"
             counts = " ".join(str(each.proved) for each in (exact, *others))
-            apart, outside = max(each.apart for each in others), sum(each.outside for each in (exact, *others))
-            rows.append((task.name, kind, _time(exact.total), without, *ratios, counts, f"{apart:.2f}", str(outside)))
+            apart, outside = max(each.apart for each in others), " ".join(str(e.outside) for e in (exact, *others))
+            rows.append((task.name, kind, _time(exact.total), without, *ratios, counts, f"{apart:.2f}", outside))
     headings = ("task", "set", "exact", "/ box", "HiGHS / exact", "SCIP / exact", "proved", "apart", "outside")
     _table(f"max-Q over sets, {states} states in one batch, one thread, processor time", headings, rows)
     for kind in KINDS[1:]:

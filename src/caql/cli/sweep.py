@@ -1,4 +1,4 @@
-"""`caql sweep EXPERIMENT`: the paper's tables and figures, run side by side."""
+"""`caql sweep EXPERIMENT`: the paper's tables and figures and the constrained benchmark, run side by side."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class Sweep:
-    """Run one of the paper's experiments; `--list` names them.
+    """Run one of the paper's experiments, or the benchmark for action constraints; `--list` names them.
 
     Finished runs are skipped and interrupted ones go on: the same command again does what is left.
     """
 
     experiment: Annotated[str | None, tyro.conf.Positional] = None
-    """table1 ... table5, latency, hinge, steps1000, or another that --list names."""
+    """table1 ... table5, latency, hinge, steps1000, constrained, or another that --list names."""
     list: bool = False
     """Show the experiments with the number of runs and the time they would take here, and stop."""
     tasks: str | None = None
@@ -55,7 +55,7 @@ class Sweep:
     out: Path = Path("results")
     """Folder for the results, one folder in it for each run."""
     train_steps: int | None = None
-    """Gradient steps of each run; the paper's 200,000 or 500,000 by default."""
+    """Gradient steps of each run; by default the paper's 200,000 or 500,000, and 60,000 or 10,000 of `constrained`."""
     search: int | None = None
     """Run so many points of the paper's grid instead of the chosen configuration."""
     set: str | None = None

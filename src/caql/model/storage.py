@@ -77,14 +77,15 @@ class Stored:
         """
         from caql.model.loading import Given, load_model_as
 
-        model = load_model_as(Path(path), Given(env, action_set, allow_other_bounds=allow_other_bounds))
-        if not isinstance(model, cls):
-            raise CaqlError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
         check_device(habits.pop("device", "auto"))
-        for name, value in habits.items():
+        for name in habits:
             if name not in ("verbose", "tensorboard_log"):
                 known = ("env", "action_set", "allow_other_bounds", "verbose", "tensorboard_log", "device")
                 raise CaqlError(f"load has no argument {name!r}; {nearest(name, known)}")
+        model = load_model_as(Path(path), Given(env, action_set, allow_other_bounds=allow_other_bounds))
+        if not isinstance(model, cls):
+            raise CaqlError(f"{path} holds a {type(model).__name__}, not a {cls.__name__}")
+        for name, value in habits.items():
             setattr(model, name, value)
         return model
 

@@ -223,8 +223,8 @@ def build(
         Heading("CAQL: the paper's experiments, run again" if paper else "CAQL: constrained actions", 1),
         Text(
             f"{len(results.runs)} runs: {', '.join(f'{count} {state}' for state, count in sorted(states.items()))}; "
-            f"{hours:.1f} hours of computing. A window is 6 evaluations; a run's result is the mean of its last one. "
-            + ("The 95th percentile of the smoothed curve stands only beside the paper's number." if paper else "")
+            f"{hours:.1f} hours of computing. A window is 6 evaluations; a run's result is the mean of its last one."
+            + (" The 95th percentile of the smoothed curve stands only beside the paper's number." if paper else "")
             + (" Unfinished runs are included as they stand." if unfinished else "")
         ),
         Text("Made by `caql report`; the runs by `caql sweep`, which skips what is finished."),

@@ -1,0 +1,52 @@
+"""Keras models become networks that compute the same."""
+
+import os
+
+import numpy as np
+import pytest
+
+from caql import network
+from caql.errors import CaqlError
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+keras = pytest.importorskip("keras")
+X = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
+
+
+def test_a_sequential_model() -> None:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(6, activation="relu"),
+            layers.BatchNormalization(),
+            layers.Dense(6),
+            layers.LeakyReLU(negative_slope=0.1),
+            layers.Dropout(0.5),
+            layers.Dense(4, activation="tanh"),
+            layers.Activation("silu"),
+            layers.Dense(2),
+        ]
+    )
+    np.testing.assert_allclose(network(model).evaluate(X[:, :0], X), model.predict(X, verbose=0), rtol=1e-4, atol=1e-5)
+
+
+def test_a_functional_model() -> None:
+    layers = keras.layers
+    state, action = keras.Input((3,), name="state"), keras.Input((2,), name="action")
+    hidden = layers.Dense(6, activation="relu")(layers.Concatenate()([state, action]))
+    hidden = layers.Add()([hidden, layers.Dense(6, activation="relu")(hidden)])
+    values = [layers.Dense(1)(hidden), layers.Dense(1)(hidden)]
+    model = keras.Model([state, action], layers.Minimum()(values))
+    found = network(model)
+    assert found.action == 1
+    expected = model.predict([X[:, :3], X[:, 3:]], verbose=0)
+    np.testing.assert_allclose(found.evaluate(X[:, :3], X[:, 3:]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    with pytest.raises(CaqlError, match="is not built"):
+        network(keras.Sequential([keras.layers.Dense(1)]))
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3), keras.layers.LayerNormalization()])
+    with pytest.raises(CaqlError, match="LayerNormalization\\) cannot be read"):
+        network(model)

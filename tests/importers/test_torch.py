@@ -1,0 +1,121 @@
+"""torch modules become networks that compute the same."""
+
+import numpy as np
+import pytest
+
+from caql import maximize, network
+from caql.errors import CaqlError
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+X = np.random.default_rng(0).normal(size=(20, 6))
+
+
+def same(module, found, x: np.ndarray, shape: tuple[int, ...] | None = None) -> None:
+    module = module.double().eval()
+    with torch.no_grad():
+        expected = module(torch.tensor(x if shape is None else x.reshape(len(x), *shape))).numpy()
+    np.testing.assert_allclose(found.evaluate(x[:, :0], x), expected.reshape(len(x), -1), rtol=1e-12, atol=1e-12)
+
+
+def sequential(activation):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), activation, nn.Linear(8, 5), nn.Dropout(0.5), nn.ReLU(), nn.Linear(5, 1))
+
+
+ACTIVATIONS = [
+    nn.ReLU(), nn.LeakyReLU(0.3), nn.PReLU(), nn.PReLU(8), nn.ReLU6(), nn.Hardtanh(-0.5, 0.7), nn.Hardsigmoid(),
+    nn.Tanh(), nn.Sigmoid(), nn.Softplus(), nn.Softplus(beta=2), nn.SiLU(), nn.GELU(), nn.GELU("tanh"), nn.ELU(0.7),
+    nn.SELU(), nn.BatchNorm1d(8), nn.Identity(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_activations(activation) -> None:
+    module = sequential(activation).double()
+    if isinstance(activation, nn.BatchNorm1d):
+        module.train()(torch.tensor(X))
+    # Read first: whatever is handed over is taken as at inference.
+    same(module, network(module), X)
+
+
+IMAGES = [
+    nn.Conv2d(1, 2, 3, padding=1), nn.Conv2d(1, 2, (2, 3), stride=2, padding="valid"),
+    nn.Conv2d(1, 2, 3, padding="same"), nn.Conv2d(1, 2, 2, dilation=2), nn.MaxPool2d(2),
+    nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2),
+    nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2, padding=1, count_include_pad=False),
+    nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", IMAGES, ids=str)
+def test_images(layer) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(layer, nn.ReLU(), nn.Flatten())
+    same(module, network(module, shapes={"input": (1, 5, 6)}), X.repeat(5, axis=1), (1, 5, 6))
+
+
+class Critic(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(10, 1)
+
+    def forward(self, state, action):
+        hidden = torch.relu(self.first(torch.cat([state, action], dim=1)))
+        hidden = hidden + nn.functional.leaky_relu(self.second(hidden), 0.2)
+        value = self.last(torch.cat((hidden, action.clamp(-0.5, 0.5)), -1)) / 2 - 1
+        return torch.maximum(value, 0.1 * value.abs()).squeeze(-1)
+
+
+def test_a_module_of_two_inputs() -> None:
+    torch.manual_seed(1)
+    module = Critic().double()
+    found = network(module, shapes={"state": 4, "action": 2})
+    with torch.no_grad():
+        expected = module(torch.tensor(X[:, :4]), torch.tensor(X[:, 4:])).numpy()
+    np.testing.assert_allclose(found.evaluate(X[:, :4], X[:, 4:])[:, 0], expected, rtol=1e-12)
+    solution = maximize(found, -1, 1, states=X[:3, :4])
+    assert (solution.status == 0).all()
+
+
+def test_a_state_dict() -> None:
+    module = nn.Sequential(*[layer for k in range(11) for layer in (nn.Linear(6, 6), nn.ReLU())], nn.Linear(6, 1))
+    same(module, network(module.double().state_dict()), X)
+    tanh = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    same(tanh, network(tanh.state_dict(), activation="tanh"), X)
+
+
+class Product(nn.Module):
+    def forward(self, x):
+        return torch.sin(x)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "message"),
+    [
+        (nn.Sequential(nn.Linear(6, 3), nn.Softmax(dim=1)), {}, "torch's Softmax cannot be read; known are Linear"),
+        (Product(), {"shapes": {"x": 6}}, "torch's sin cannot be read; known are relu"),
+        (Branching(), {"shapes": {"x": 6}}, "cannot be traced"),
+        (Critic(), {}, "the length of the input 'state' does not follow from the module; give shapes="),
+        (nn.Linear(6, 1), {"colour": 1}, "colour = 1 has no meaning for this network; it takes shapes, action"),
+        (torch.zeros(3), {}, "a torch Tensor is not a network"),
+        (nn.BatchNorm1d(6, track_running_stats=False), {"shapes": {"input": 6}}, "keeps no statistics"),
+        (nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"), {"shapes": {"input": (1, 4, 4)}}, "padding_mode"),
+        ({"0.weight": np.zeros((2, 2, 2))}, {}, "dense layers only"),
+        ({"0.weight": np.full((2, 2), np.nan)}, {}, "not finite"),
+        ({"a": {"scale": 1}}, {}, "right would be kernel and bias"),
+        ({}, {}, "it holds nothing"),
+        (object(), {}, "is not a network that can be read"),
+        ([], {}, "is not a network that can be read"),
+    ],
+)
+def test_what_cannot_be_read_is_named(module, options: dict[str, object], message: str) -> None:
+    with pytest.raises(CaqlError) as raised:
+        network(module, **options)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)

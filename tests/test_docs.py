@@ -109,6 +109,13 @@ def test_the_figure_shows_the_proved_maximum():
     assert upper[-1] - values[-1] <= script.TOLERANCE
 
 
+def test_the_figure_of_exact_shows_its_nodes_and_the_proved_maximum():
+    script = load_script(ROOT / "docs" / "figures" / "exact.py")
+    values, _ = script.anytime(script.make_case()[1])
+    drawn = (ROOT / "docs" / "figures" / "exact.svg").read_text()
+    assert f"Proved maximum {values[-1]:.3f} after {len(values)} nodes" in drawn
+
+
 def test_the_example_network_is_what_its_script_makes():
     from caql.network_files import read_network
 

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from caql.actions import make_box
-from caql.agents import PRESETS, agent_config, make_agent
+from caql.agents import PRESETS, agent_config, make_agent, with_preset
 from caql.agents.action_functions import Stochastic
 from caql.agents.agent import Spec
 from caql.agents.caql import CAQL, CAQLConfig
+from caql.agents.policies import Exploration
 from caql.bounds import dual_bound
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError
+from caql.experiments.specs import SPECS, choose_columns, configuration
 from caql.maxq.exact.solver import Exact
 from caql.maxq.gradient_ascent import GradientAscent
 from caql.maxq.problem import Status
@@ -231,6 +233,26 @@ def test_host_policy_and_traced_action_function_agree():
         states = 5 * np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
         traced = agent.action_function.guess(state.action_function.vector, states)
         np.testing.assert_allclose(agent.policy(state, 0).act(states), traced, rtol=1e-5, atol=1e-6)
+
+
+def test_the_recommended_preset_is_the_papers_with_two_critics_and_larger_networks():
+    paper, recommended = agent_config("paper"), agent_config("recommended")
+    assert paper == CAQLConfig(exploration=Exploration(decay=0.9999))
+    assert recommended == dataclasses.replace(paper, critics=2, hidden=(64, 64), action_hidden=(64, 64))
+    task = ("Hopper", 1.0)
+    for name, method in (("paper", "caql-ga"), ("recommended", "caql-recommended")):
+        column = choose_columns(SPECS["table1"], [method])[0]
+        run = configuration(SPECS["table1"], task, column)
+        assert run.id == dataclasses.replace(run, agent=agent_config(name)).id
+
+
+def test_a_preset_lies_under_what_is_set_and_belongs_to_caql():
+    assert with_preset("caql", {"preset": "recommended", "critics": 3})["critics"] == 3
+    assert with_preset("td3", {"hidden": (4,)}) == {"hidden": (4,)}
+    with pytest.raises(CaqlError, match="preset = 'recomended' is not known"):
+        with_preset("caql", {"preset": "recomended"})
+    with pytest.raises(CaqlError, match="preset = 'paper' is a set of CAQL's settings; td3 has none"):
+        with_preset("td3", {"preset": "paper"})
 
 
 @pytest.mark.parametrize("name", PRESETS)

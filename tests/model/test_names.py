@@ -146,6 +146,21 @@ def test_any_other_noise_is_called_for_every_step(cls):
     assert (np.clip(model.replay_buffer.data.actions[:40], -2, 2) == 2.0).all()
 
 
+def test_noise_that_wanders_starts_anew_with_each_episode():
+    class Wandering:
+        resets = 0
+
+        def __call__(self):
+            return np.zeros(1)
+
+        def reset(self):
+            self.resets += 1
+
+    noise = Wandering()
+    TD3("MlpPolicy", "Pendulum-v1", action_noise=noise, learning_starts=99, episode_steps=15).learn(40)
+    assert noise.resets == 3
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -423,13 +423,26 @@ def test_the_guess_stands_in_where_a_set_looks_empty():
     solution = GradientAscent().solve(question.problem, KEY)
     empty = jnp.arange(B) % 2 == 0
     status = jnp.where(empty, Status.INFEASIBLE, Status.FAILED).astype(jnp.int8)
-    _, found, _, _ = targets.answer(context, question, solution._replace(status=status))
+    _, found, *_ = targets.answer(context, question, solution._replace(status=status))
     np.testing.assert_allclose(found.actions, jnp.where(empty[:, None], guess, solution.actions))
     own = jnp.where(empty, folded_value(context.network, guess), solution.values)
     np.testing.assert_allclose(found.best, own, rtol=1e-6)
     np.testing.assert_allclose(
         found.values, target_value(context.targets, context.batch.next_states, found.actions), rtol=1e-6
     )
+
+
+def test_the_share_of_dropped_problems_is_of_those_that_were_asked():
+    context = make_context(random_batch())
+    targets = Targets((DualFilter(),))
+    question = targets.ask(context)
+    solution = GradientAscent().solve(question.problem, KEY)
+    assert float(targets.answer(context, question, solution).dropped) == 0.0
+    asked = np.flatnonzero(np.asarray(solution.status) != Status.SKIPPED)
+    assert 4 < len(asked) < B
+    lost = jnp.asarray(solution.status).at[asked[:2]].set(Status.FAILED).at[asked[2]].set(Status.INFEASIBLE)
+    found = targets.answer(context, question, solution._replace(status=lost.at[asked[3]].set(Status.LIMIT)))
+    assert float(found.dropped) == pytest.approx(3 / len(asked))
 
 
 def test_nothing_solved_is_no_work():

@@ -11,17 +11,44 @@ AGENTS = {"caql": "CAQL", "naf": "NAF", "ddpg": "DDPG", "td3": "TD3", "sac": "SA
 """Name -> class in the module of that name; its hyper-parameters are the class `...Config` beside it."""
 
 
-PRESETS = ("qt-opt", "actor-expert")
-"""Relatives that CAQL contains: its own algorithm under other settings."""
+PRESETS = ("paper", "recommended", "qt-opt", "actor-expert")
+"""CAQL under other settings: those of the reproduced tables, those that we would take, and two relatives of it."""
+
+
+def preset_settings(name: str) -> dict[str, Any]:
+    """The settings of CAQL that make up a preset.
+
+    `paper` is what the tables are made with: the defaults, with the noise that the search chose.  `recommended` is
+    the same with the minimum of two critics and 64 x 64 networks; docs/explanation/notebook.md has its evidence.
+    Raises `CaqlError` for an unknown name.
+    """
+    if name not in PRESETS:
+        raise CaqlError(f"preset = {name!r} is not known; {nearest(name, PRESETS)}")
+    if name == "qt-opt":
+        solver = importlib.import_module("caql.maxq.cross_entropy").CrossEntropy()
+        return {"solver": solver, "action_function": "none", "clipped_double_q": True}
+    if name == "actor-expert":
+        return {"action_function": "stochastic"}
+    paper = {"exploration": importlib.import_module("caql.agents.policies").Exploration(decay=0.9999)}
+    if name == "paper":
+        return paper
+    return paper | {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64)}
+
+
+def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """A user's settings, those of the preset that they name laid under them; `CaqlError` if it is not CAQL's."""
+    name = settings.get("preset")
+    if name is None:
+        return {key: value for key, value in settings.items() if key != "preset"}
+    if agent != "caql":
+        raise CaqlError(f"preset = {name!r} is a set of CAQL's settings; {agent} has none")
+    return preset_settings(name) | {key: value for key, value in settings.items() if key != "preset"}
 
 
 def agent_config(name: str) -> Any:
     """Default hyper-parameters of an algorithm or preset."""
-    if name == "qt-opt":
-        solver = importlib.import_module("caql.maxq.cross_entropy").CrossEntropy()
-        return config_class("caql")(solver=solver, action_function="none", clipped_double_q=True)
-    if name == "actor-expert":
-        return config_class("caql")(action_function="stochastic")
+    if name in PRESETS:
+        return config_class("caql")(**preset_settings(name))
     return config_class(name)()
 
 

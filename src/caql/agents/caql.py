@@ -37,7 +37,7 @@ __all__ = ["CAQL", "CAQLConfig", "CAQLState"]
 
 STATISTICS = (
     *("loss", "action_loss", "q_mean", "td_error", "tolerance", "filtered", "clustered", "work"),
-    *("hinge_penalty", "cluster_radius"),
+    *("hinge_penalty", "cluster_radius", "dropped"),
 )
 """What a training step reports."""
 
@@ -184,6 +184,7 @@ class CAQL(Agent):
             "work": found.work,
             "hinge_penalty": state.hinge_penalty,
             "cluster_radius": config.radius_at(context.epoch),
+            "dropped": found.dropped,
         }
         return new, statistics
 

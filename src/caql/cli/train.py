@@ -1,6 +1,6 @@
 """`caql train TASK`: one run in one folder.
 
-`--agent` and `--solver` decide which other options exist, so they are read first; everything else is the
+`--agent`, `--preset` and `--solver` decide which other options exist, so they are read first; everything else is the
 configuration's fields, by tyro.  With `--resume` the stored configuration takes the place of the defaults.
 """
 
@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import tyro
 
 from caql.action_sets import require_given
-from caql.agents import AGENTS, PRESETS, agent_config
+from caql.agents import AGENTS, PRESETS, agent_config, preset_settings
 from caql.config import RunConfig
+from caql.encoders import use
 from caql.environments import ActionRange, known_task, stored_task
 from caql.errors import CaqlError
 from caql.maxq.solvers import SOLVERS, make_solver
@@ -28,8 +29,8 @@ from caql.runs.progress import reporter_for_terminal
 class Train:
     """Train an agent on a task; results go to one folder.
 
-    --agent chooses the algorithm (caql by default) and --solver CAQL's max-Q solver (ga by default);
-    the options below are those of the choice.
+    --agent chooses the algorithm (caql by default), --preset CAQL's settings to begin with and --solver its max-Q
+    solver (ga by default); the options below are those of the choice.
     """
 
     config: Annotated[RunConfig, tyro.conf.arg(name="")]
@@ -103,6 +104,12 @@ def take(arguments: list[str], option: str) -> tuple[str | None, list[str]]:
 def parse(arguments: list[str]) -> Train:
     """The command line as data."""
     agent_name, arguments = take(arguments, "agent")
+    preset, arguments = take(arguments, "preset")
+    if preset is not None:
+        if agent_name not in (None, "caql"):
+            raise CaqlError(f"--preset = {preset!r} belongs to --agent caql; {agent_name} has none")
+        preset_settings(preset)
+        agent_name = preset
     solver_name, arguments = take(arguments, "solver")
     stored = _stored(arguments)
     agent: Any = stored.agent if stored and not agent_name else agent_config(agent_name or "caql")
@@ -111,10 +118,13 @@ def parse(arguments: list[str]) -> Train:
             raise CaqlError(f"--solver = {solver_name!r} belongs to --agent caql; {agent.name} has no max-Q solver")
         agent = replace(agent, solver=make_solver(solver_name))
     default = replace(stored, agent=agent) if stored else RunConfig(task=tyro.MISSING, agent=agent)
+    kinds: dict[str, Any] = {"Agents": AGENTS, "Presets": PRESETS, "Solvers": SOLVERS}
     options = tyro.cli(
         Train,
         prog="caql train",
-        description=f"{Train.__doc__}\n\nAgents: {', '.join([*AGENTS, *PRESETS])}\n\nSolvers: {', '.join(SOLVERS)}",
+        description="\n\n".join(
+            [str(Train.__doc__), *(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())]
+        ),
         args=arguments,
         default=Train(config=default),
         registry=REGISTRY,
@@ -137,9 +147,17 @@ def _stored(arguments: list[str]) -> RunConfig | None:
     return stored
 
 
+def _use_encoder(options: Train, arguments: list[str]) -> None:
+    """Import the encoder that the command line names; one that only a stored run names is not, without --trust."""
+    encoder = getattr(options.config.agent, "encoder", None)
+    if encoder is not None and (options.trust or not options.resume or take(arguments, "encoder")[0] == encoder):
+        use(encoder)
+
+
 def main(arguments: list[str]) -> None:
     """Run `caql train`."""
     options = parse(arguments)
+    _use_encoder(options, arguments)
     config = replace(options.config, task=known_task(options.config.task) or options.config.task)
     folder = options.out or Path("runs") / f"{config.task}-{config.agent.name}-{config.id}"
     keep_compiled()

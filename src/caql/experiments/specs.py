@@ -69,7 +69,10 @@ def _columns(*names: str, asked_for: Iterable[str] = ()) -> tuple[Column, ...]:
     return tuple(Column(name, name, {}, answers.get(name, name), name in late) for name in (*names, *late))
 
 
-_SEVEN = _columns("caql-exact", "caql-ga", "caql-cem", "naf", "ddpg", "td3", "sac", asked_for=["caql-mip"])
+_SEVEN = (
+    *_columns("caql-exact", "caql-ga", "caql-cem", "naf", "ddpg", "td3", "sac", asked_for=["caql-mip"]),
+    Column("caql-recommended", "caql-recommended", {}, None, True),
+)
 _GA = {"agent.solver.iterations": 200}
 _FILTER = {**_GA, "agent.dual_filter": True}
 # Radii in mean state lengths, as in the authors' code: absolute ones would do nothing on 376 dimensions.

@@ -71,6 +71,8 @@ def from_run(path: Path, choice: Choice, say: Callable[[str], None]) -> Subject:
     kept = [moments[index] for index in spread(len(moments), choice.states)]
     states = np.stack([moment.state for moment in kept]).astype(np.float64)
     config, agent = model.config, model.config.agent
+    if agent.encoder is not None:
+        raise CaqlError(f"the run has encoder = {agent.encoder!r}; only Q-networks of the observations can be explored")
     guess = None
     if agent.action_function != "none":
         guess = np.asarray(model.training.agent.max_q(model.training.state, states.astype(np.float32)).warm_start)

@@ -40,6 +40,8 @@ def read(
         return network_of_parameters(module, "relu" if activation is None else activation)
     if not isinstance(module, torch.nn.Module):
         raise CaqlError(f"a torch {type(module).__name__} is not a network; right would be an nn.Module")
+    if type(module).__module__.startswith("torch.nn.") and not isinstance(module, torch.nn.Sequential):
+        module = torch.nn.Sequential(module)  # one of torch's own layers, which would be traced into otherwise
     try:
         traced = torch.fx.symbolic_trace(module)
     except Exception as problem:
@@ -65,8 +67,8 @@ class _Reader:
         for node in self.traced.graph.nodes:
             self.builder.label = f"{node.name} ({self._called(node)})"
             if node.op == "placeholder":
-                self.values[node] = self.builder.input(self._shape(node), f"input {node.name!r}")
-                self.inputs.append(Port(node.name, self.values[node]))
+                self.values[node] = self.builder.input(self._shape(node), f"input {node.target!r}")
+                self.inputs.append(Port(str(node.target), self.values[node]))
             elif node.op == "output":
                 found = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
                 names = ["output"] if len(found) == 1 else [f"output{k}" for k in range(len(found))]
@@ -92,15 +94,15 @@ class _Reader:
         return str(getattr(node.target, "__name__", node.target))
 
     def _shape(self, node: Any) -> tuple[int, ...]:
-        if node.name in self.shapes:
-            given = self.shapes[node.name]
+        if node.target in self.shapes:
+            given = self.shapes[node.target]
             return (1, given) if isinstance(given, int) else (1, *given)
         for user in node.users:
             layer = self.modules.get(user.target) if user.op == "call_module" else None
             if layer is not None and type(layer).__name__ == "Linear":
                 return (1, int(layer.in_features))
-        example = f"shapes={{{node.name!r}: 17}}"
-        raise CaqlError(f"the length of the input {node.name!r} does not follow from the module; give {example}")
+        example = f"shapes={{{node.target!r}: 17}}"
+        raise CaqlError(f"the length of the input {node.target!r} does not follow from the module; give {example}")
 
     def _attribute(self, path: str) -> Any:
         found: Any = self.traced

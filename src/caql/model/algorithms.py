@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.agents.agent import Policy
+from caql.errors import CaqlError
 from caql.exports import q_graph
 from caql.graphs import Network
 from caql.maxq.arguments import checked_network, chosen_solver
@@ -85,6 +86,8 @@ class CAQL(Model):
         return inputs
 
     def _q_graph(self) -> Network:
+        if self.config.agent.encoder is not None:
+            raise CaqlError("what = 'q' cannot be written with an encoder in front of Q, whose code is not caql's")
         return q_graph(self.q_layers(), self.task.observation_size)
 
     def _solver_policy(self) -> Policy:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from caql.action_sets import set_name
+from caql.agents import with_preset
 from caql.agents.agent import Policy
 from caql.config import SEEDS, RunConfig
 from caql.encoders import choose_encoder
@@ -79,9 +80,11 @@ class Model(Acting, Stored):
         defaults: "paper" or "stable-baselines3", which settings to begin with; by default the paper's for a task that
             has a name here, and for any other environment those that Stable-Baselines3's users expect.
         settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`), also
-            by Stable-Baselines3's names (`gamma=...`, `train_freq=...`).
+            by Stable-Baselines3's names (`gamma=...`, `train_freq=...`); and `preset="recommended"` or another of
+            CAQL's, under whatever else is set.
         Raises `CaqlError` for a setting or a value that does not fit.
         """
+        settings = with_preset(self.agent_name, settings)
         choose_encoder(policy, self.agent_name, settings)
         if env is None:
             raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")

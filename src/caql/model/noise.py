@@ -41,6 +41,11 @@ class NoisyPolicy:
     def __init__(self, policy: Policy, noise: Any, half: Array, own: bool) -> None:
         self.policy, self.noise, self.half, self.own = policy, noise, half, own
 
+    def begin(self) -> None:
+        """An episode begins: a noise that wanders starts anew."""
+        if hasattr(self.noise, "reset"):
+            self.noise.reset()
+
     def act(self, state: Array) -> Array:
         return self.policy.act(state)
 

@@ -90,6 +90,12 @@ class _Writer:
         node = self.graph.nodes[index]
         return self.constant(node.constant[None]) if node.constant is not None else self.names[index]
 
+    def _repeated(self, index: int, like: int) -> str:
+        """A constant, once for each sample of another value."""
+        samples = self._node("Shape", [self.names[like]], start=0, end=1)
+        target = self._node("Concat", [samples, self.constant(self.graph.shape(index), np.int64)], axis=0)
+        return self._node("Expand", [self._batched(index), target])
+
     def _write(self, index: int) -> str:
         node = self.graph.nodes[index]
         if node.constant is not None:
@@ -102,8 +108,8 @@ class _Writer:
         operands = []
         for each in node.operands:
             shape, name = self.graph.shape(each), self.names[each]
-            if isinstance(node.operation, op.Concat):
-                name = self._batched(each)
+            if isinstance(node.operation, op.Concat) and self.graph.nodes[each].constant is not None:
+                name = self._repeated(each, next(k for k in node.operands if self.graph.nodes[k].constant is None))
             elif (
                 self.graph.nodes[each].constant is None and len(shape) < rank and kind in ("Add", "Multiply", "Divide")
             ):

@@ -127,8 +127,9 @@ def expand(call: Call) -> list[int]:
 
 
 def shape_of(call: Call) -> list[int]:
-    """Shape, which is known beforehand."""
-    return [call.builder.constant(np.array(call.shape(), np.float64))]
+    """Shape, or a part of it, which is known beforehand."""
+    chosen = slice(call.whole("start", 0), call.whole("end", len(call.shape())))
+    return [call.builder.constant(np.array(call.shape()[chosen], np.float64))]
 
 
 def pad(call: Call) -> list[int]:

@@ -6,7 +6,7 @@ Q(x, a) is shown for CAQL alone, whose Q-network is the thing that its policy ma
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -78,6 +78,14 @@ def _frame(task: Task) -> Array:
     return frame
 
 
+def _worth_of(model: Model) -> Callable[[Any, Any], float] | None:
+    """Q(x, a) of one state and action, where the agent has such a network."""
+    if not isinstance(model, CAQL):
+        return None
+    q, inputs = HostNetwork(model.q_layers()), model.q_inputs
+    return lambda state, action: float(q(np.concatenate([inputs(state[None])[0], action]))[0])
+
+
 def episode(
     model: Model, policy: Policy, task: Task, seed: tuple[int, int], drawn: bool | Container[int] = True
 ) -> Iterator[Moment]:
@@ -86,14 +94,14 @@ def episode(
     seed: as in `evaluate_policy`, the seed and the episode's number, so that the same ones give the same episode.
     drawn: whether to make frames, or of which steps.
     """
-    q = HostNetwork(model.q_layers()) if isinstance(model, CAQL) else None
+    worth_of = _worth_of(model)
     state, _ = task.reset(seed=reset_seed(seed[0], Purpose.EVALUATION, 0, seed[1]))
     total, reward, over = 0.0, 0.0, False
     while True:
         action = policy.act(state)
         if task.actions is not None:
             action = task.actions.admissible(action)
-        worth = None if q is None else float(q(np.concatenate([state, action]))[0])
+        worth = None if worth_of is None else worth_of(state, action)
         frame = _frame(task) if drawn is True or (drawn and task.elapsed in drawn) else None
         yield Moment(task.elapsed, frame, state, action, reward, total, worth)
         if over:

@@ -196,6 +196,8 @@ class Explorer:
     def _piece(self, policy: Policy, most: int | None, watch: Watch | None) -> tuple[Batch, bool, float, bool]:
         """Steps of one episode: their transitions, whether it ended, seconds of acting, whether `watch` said stop."""
         observation = self._observation()
+        if not self.said and hasattr(policy, "begin"):
+            policy.begin()
         steps, acting = Steps(self.task), 0.0
         while True:
             steps.before(observation)

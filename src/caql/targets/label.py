@@ -36,12 +36,14 @@ class Labels(NamedTuple):
     """labels: (B,) r + gamma * value.  answer: what they are made from.
 
     tolerance: () of the solve.  work: () the solver's mean over the rows that it solved.
+    dropped: () share of the rows asked of the solver that it has no answer to: it failed, or saw no admissible action.
     """
 
     labels: jax.Array
     answer: Answer
     tolerance: jax.Array
     work: jax.Array
+    dropped: jax.Array
 
 
 @dataclass(frozen=True)
@@ -93,4 +95,7 @@ class Targets:
         labels = one_step_label(batch.rewards, context.discount, batch.continues, answer.values)
         solved = answer.provenance == SOLVED
         work = jnp.sum(solution.work * solved) / jnp.maximum(jnp.sum(solved), 1)
-        return Labels(labels, answer, jnp.mean(jnp.asarray(question.problem.tolerance)), work)
+        status = jnp.asarray(solution.status)
+        lost = (status == Status.FAILED) | (status == Status.INFEASIBLE)
+        dropped = jnp.sum(lost) / jnp.maximum(jnp.sum(status != Status.SKIPPED), 1)
+        return Labels(labels, answer, jnp.mean(jnp.asarray(question.problem.tolerance)), work, dropped)

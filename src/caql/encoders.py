@@ -56,7 +56,8 @@ class Cnn:
     def _convolutions(self, shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
         if len(shape) != 3:
             raise CaqlError(
-                f"CnnPolicy needs images (height, width, channels); the observations have shape {shape}: take 'MlpPolicy'"
+                f"CnnPolicy needs images (height, width, channels); the observations have shape {shape}; "
+                "for vectors take 'MlpPolicy'"
             )
         side, found = min(shape[:2]), []
         for channels, kernel, stride in zip(self.channels, self.kernels, self.strides, strict=True):

@@ -55,7 +55,10 @@ class Cnn:
 
     def _convolutions(self, shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
         if len(shape) != 3:
-            raise CaqlError(f"CnnPolicy needs images (height, width, channels); the observations have shape {shape}")
+            raise CaqlError(
+                f"CnnPolicy needs images (height, width, channels); the observations have shape {shape}; "
+                "for vectors take 'MlpPolicy'"
+            )
         side, found = min(shape[:2]), []
         for channels, kernel, stride in zip(self.channels, self.kernels, self.strides, strict=True):
             if 3 * kernel <= side:
@@ -135,7 +138,10 @@ class FlatEncoder:
                 f"call caql.encoders.use({name!r}), or use(encoder) with the object, first"
             )
         self.encoder, self.shape, self.dtype = _KNOWN[name], shape, np.dtype(dtype)
-        parameters = jax.eval_shape(lambda key: self.encoder.init(key, shape), jax.random.key(0))
+        try:
+            parameters = jax.eval_shape(lambda key: self.encoder.init(key, shape), jax.random.key(0))
+        except CaqlError as problem:
+            raise CaqlError(str(problem)) from None  # without JAX's remarks on its own frames
         if any(leaf.dtype != jnp.float32 for leaf in jax.tree.leaves(parameters)):
             raise CaqlError(f"encoder = {name!r} has parameters that are not float32")
         self.size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))

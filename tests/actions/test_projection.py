@@ -120,6 +120,27 @@ def test_whole_numbers_are_the_closest_of_all(shape):
         assert np.linalg.norm(near - target) == pytest.approx(min(distances), abs=1e-7)
 
 
+@pytest.mark.parametrize("size", [10.0, 1e3, 1e6, 1e9])
+def test_a_switch_that_is_all_but_off_is_tried_on(size):
+    """a <= size * h with h 0 or 1: a relaxed h of 1e-7 looks off, where a is 0, but on it lets every a through."""
+    nothing, whole = np.zeros(1), np.ones(1)
+    one = ActionSet(nothing, whole, np.array([[1.0, -size]]), np.array([-np.inf]), nothing, nothing, whole, (1,))
+    for target in (0.01, 0.5, 0.9):
+        np.testing.assert_allclose(one.project([target]), [target], atol=1e-9)
+    np.testing.assert_allclose(one.project([-2.0]), [0.0], atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("limit", [0.0, 1e-17, 1e-12, 1e-10, 5e-10, 1e-9, 1e-3])
+def test_a_budget_of_next_to_nothing_is_not_exceeded(limit, dtype):
+    """The set has no interior to round in, but a corner of the box is in it."""
+    one = ActionSet.bounds(0, 1, 3) & ActionSet.budget([1, 1, 1], limit)
+    for target in np.random.default_rng(0).random((40, 3)):
+        given = one.admissible(target, dtype).astype(np.float64)
+        assert given.min() >= 0
+        assert given.sum() <= limit
+
+
 @by_shape
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_is_handed_over_is_in_the_set_as_it_stands(shape, dtype):
@@ -218,6 +239,11 @@ def test_an_inset_point_may_be_rounded():
         (
             ActionSet.bounds(0, 5, 1) & ActionSet.whole(1) & ActionSet.linear([[2.0]], 3.0, 3.0),
             ["row 0: 2 a0 = 3"],
+            [],
+        ),
+        (
+            ActionSet.bounds(0, 1, 2) & ActionSet.budget([1, 1], 1) & ActionSet.budget([-1, -1], -1 - 1e-6),
+            ["row 0: 1 a0 +1 a1 <= 1", "row 1: -1 a0 -1 a1 <= -1"],
             [],
         ),
         (ActionSet.bounds(0.2, 0.8, 1) & ActionSet.whole(1), ["no whole numbers"], ["row"]),

@@ -151,6 +151,16 @@ def test_a_discrete_space_is_double_dqn_with_a_proved_maximum():
     assert (certificate.gap <= 1e-4).all()
 
 
+def test_whole_numbers_are_acted_on_by_the_solver_unless_they_are_relaxed():
+    states = np.random.default_rng(0).normal(size=(8, 2)).astype(np.float32)
+    for relaxed in (False, True):
+        agent = CAQL("MlpPolicy", Mixed(), relaxed=relaxed, **HIGHS, **LOOP).training.agent
+        state = agent.init(jax.random.key(0))
+        other = state._replace(action_function=state.action_function._replace(vector=-state.action_function.vector))
+        same = (agent.policy(other, 0).act(states) == agent.policy(state, 0).act(states)).all()
+        assert same == (not relaxed)
+
+
 def test_whole_numbers_need_a_solver_that_takes_them_or_are_relaxed():
     with pytest.raises(CaqlError, match="take 'exact' or 'mip'"):
         CAQL("MlpPolicy", "CartPole-v1")
@@ -177,6 +187,10 @@ def test_random_choices_are_uniform_over_what_a_state_admits():
         picked.append(int(np.argmax(choice.admissible(action)[:3])))
     shares = np.bincount(picked, minlength=3) / 2000
     np.testing.assert_allclose(shares, [0.8, 0.2, 0.0], atol=0.03)
+    # Numbers from 0 to 3: half a step beyond either end, a quarter of the draws for each of the four.
+    floors = EpsilonGreedy(Greedy(), Spec(1, ActionSet.bounds(0, 3, 4) & ActionSet.whole(4)), 1.0)
+    ends = [floors.explore(np.zeros(1), np.full(4, noise)) for noise in (-9.0, 9.0)]
+    np.testing.assert_array_equal(ends, [[-0.5] * 4, [3.5] * 4])
     assert Exploration(sigma=2.0, decay=0.5, minimum=0.1).epsilon(0) == 1
     assert Exploration(sigma=2.0, decay=0.5, minimum=0.1).epsilon(3) == 0.25
     assert Exploration(sigma=2.0, decay=0.5, minimum=0.1).epsilon(9) == 0.1
@@ -186,7 +200,9 @@ def test_gradients_pass_through_the_edge_of_a_set():
     rows = ActionSet.linear([[1.0, 1.0]], high=0.5) & ActionSet.bounds(-1, 1, 2)
     spec = Spec(1, rows.map(lambda array: jax.numpy.asarray(array, jax.numpy.float32)))
     outside = jax.numpy.array([[0.9, 0.8]])
-    np.testing.assert_allclose(jax.grad(lambda a: spec.inside(a, None).sum())(outside), 1.0)
+    # Weights across the edge: along it the projection's own gradient would be added.
+    weights = jax.numpy.array([1.0, 3.0])
+    np.testing.assert_allclose(jax.grad(lambda a: (spec.inside(a, None) @ weights).sum())(outside), [weights])
     raw = jax.numpy.array([[1.5, 1.0], [-0.2, 0.3], [0.0, 0.0], [4.0, -4.0]])
     slopes = jax.vmap(jax.jacobian(lambda r: radial(spec.action_set, spec.action_set, r[None])[0]))(raw)
     assert np.isfinite(slopes).all()

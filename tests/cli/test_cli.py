@@ -33,6 +33,9 @@ def test_no_command_and_help_show_the_commands(monkeypatch, capsys):
         (["train", "Hopper", "--solver", "gaa"], "did you mean 'ga'"),
         (["train", "Hopper", "--agent", "sacc"], "did you mean 'sac'"),
         (["train", "Hopper", "--agent", "sac", "--solver", "ga"], "belongs to --agent caql"),
+        (["train", "Hopper", "--agent", "sac", "--preset", "recommended"], "belongs to --agent caql; sac has none"),
+        (["train", "Hopper", "--preset", "recomended"], "did you mean 'recommended'"),
+        (["train", "Hopper", "--encoder", "cn"], "encoder = 'cn' must be 'cnn' or MODULE:NAME"),
         (["train", "Hopper", "--solver"], "needs a value"),
         (["train", "Hopper", "--resume"], "--resume needs --out"),
         (["train", "Hopper", "--action-range", "a:b"], "--action-range = 'a:b'"),
@@ -78,6 +81,8 @@ def test_every_setting_is_reachable():
     assert config.agent.cluster_radius == 0.25
     assert config.agent.dynamic_tolerance == 1.0
     assert parse(["Hopper", "--agent=td3"]).config.agent.name == "td3"
+    recommended = parse(["Hopper", "--preset", "recommended", "--critics", "3", "--solver", "cem"]).config.agent
+    assert (recommended.hidden, recommended.critics, recommended.solver.name) == ((64, 64), 3, "cem")
 
 
 @pytest.mark.parametrize(

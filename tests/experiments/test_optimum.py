@@ -93,7 +93,12 @@ def test_regret_is_to_the_optimum_from_the_same_starts():
     assert last_window_regret(replace(CONFIG, seed=4), returns) == pytest.approx(3.0)
     assert last_window_regret(replace(CONFIG, seed=4, action_range=1), returns) == pytest.approx(3.0)
     mean = optimal_return(("Pendulum", 1.0))
-    for other in (replace(CONFIG, seed=99), replace(CONFIG, seed=4, evaluation_episodes=3)):
+    beyond = len(STORED["Pendulum 1"])
+    for other in (
+        replace(CONFIG, seed=beyond),
+        replace(CONFIG, seed=99),
+        replace(CONFIG, seed=4, evaluation_episodes=3),
+    ):
         assert last_window_regret(other, returns) == pytest.approx(mean - returns[-6:].mean())
     assert last_window_regret(CONFIG, np.full(500, -300.0)) == pytest.approx(mean + 300)
     assert last_window_regret(CONFIG, np.asarray([-300.0, -310.0])) == pytest.approx(

@@ -243,3 +243,21 @@ def test_rows_and_whole_numbers_hold_for_lowered_networks() -> None:
     assert isinstance(SMOOTH["tanh"], Smooth)
     with pytest.raises(CaqlError, match="maximised over a box only"):
         maximize(smooth, -1, 1, states=at, integer=[0])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "leaky"])
+def test_each_state_has_its_own_actions_guess_and_tolerance(kind: str) -> None:
+    network, at = KINDS[kind](6), states(ACTIONS)  # as many states as action dimensions, which could be confused
+    low, high = np.array([[-1.0, 0.2], [0.5, -0.3]]), np.array([[-0.5, 0.4], [0.9, 1.0]])
+    guesses, tolerance = np.array([[-0.7, 0.3], [0.6, 0.0]]), np.array([1e-3, 1e-6])
+    together = maximize(network, low, high, at, warm_start=guesses, tolerance=tolerance)
+    assert (together.upper - together.values <= tolerance).all()
+    assert (together.actions >= low).all()
+    assert (together.actions <= high).all()
+    for k in range(2):
+        alone = maximize(network, low[k], high[k], at[k], tolerance=1e-6)
+        assert together.values[k] == pytest.approx(alone.values[0], abs=1e-3 if k == 0 else 2e-6)
+    # One box for all states has as many sides as there are states here.
+    shared = maximize(network, low[0], high[0], at)
+    assert (shared.actions >= low[0]).all()
+    assert (shared.actions <= high[0]).all()

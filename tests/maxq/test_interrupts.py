@@ -22,10 +22,18 @@ SECONDS = 1.0
 """From the signal to the answer; the search itself would take 60 a state."""
 
 
+LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""A process that a shell started in the background ignores Ctrl-C, and so would its children."""
+
+
 def start(code: str) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", LISTENING + code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     assert process.stdout is not None
     while process.stdout.readline().strip() != "searching":

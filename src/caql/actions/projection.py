@@ -200,7 +200,7 @@ def _closest_whole(one: System, target: Array) -> Array | None:
 
     consider(relaxed)
     while open_nodes and open_nodes[0][0] < shortest:
-        _, _, node, point = heapq.heappop(open_nodes)
+        bound, _, node, point = heapq.heappop(open_nodes)
         values = np.round(point[whole])
         apart = np.abs(point[whole] - values)
         if (apart <= hull.WHOLE).all():
@@ -210,10 +210,12 @@ def _closest_whole(one: System, target: Array) -> Array | None:
                 away = float(np.sum((found[: one.size] - target) ** 2))
                 if away < shortest:
                     best, shortest = found, away
-                continue
+                # A switch of 1e-7 looks like zero and may still let its action through: then it is split as well.
+                if np.sqrt(away) <= np.sqrt(bound) + 10 * THIN:
+                    continue
             if (node.low[whole] == node.high[whole]).all():
                 continue
-        # Where every number looks whole and still no point is found, the widest choice is split.
+        # Where every number looks whole and still no point as close is found, the widest choice is split.
         pick = whole[int(np.argmax(np.where(node.low[whole] < node.high[whole], apart, -1.0)))]
         split = min(max(np.floor(point[pick]), node.low[pick]), node.high[pick] - 1)
         below, above = node.high.copy(), node.low.copy()

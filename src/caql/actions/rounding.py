@@ -106,9 +106,27 @@ def admissible(one: System, action: Array, dtype: np.dtype[Any]) -> Any:
     for inner in _insets(one, dtype):
         point = closest(inner, action, thin=False)
         if point is not None:
-            return _rounded(inner, _onto_equalities(inner, point)[:d], dtype)
+            return _settled(one, _onto_equalities(inner, point)[:d], dtype)
     near = _required(one, action) if near is None else near
-    return _rounded(one, _onto_equalities(one, near)[:d], dtype)
+    return _settled(one, _onto_equalities(one, near)[:d], dtype)
+
+
+def _settled(one: System, action: Array, dtype: np.dtype[Any]) -> Any:
+    """The action in `dtype`; on the bounds beside it where the rows hold better there, as with a budget of nothing."""
+    given = _rounded(one, action, dtype)
+    if len(one.low) > one.size or (over := _excess(one, given)) == 0.0:
+        return given
+    low, high = one.sides[dtype]
+    near = 4 * (SOLVER + np.finfo(dtype).eps * np.abs(action))
+    beside = np.where(action - low <= near, low, np.where(high - action <= near, high, action))
+    settled = _rounded(one, beside, dtype)
+    return settled if _excess(one, settled) < over else given
+
+
+def _excess(one: System, action: Any) -> float:
+    """How far an action is outside the rows of a set without auxiliary variables."""
+    heights = one.rows @ action.astype(np.float64)
+    return float(np.maximum(one.row_low - heights, heights - one.row_high).max(initial=0.0))
 
 
 def _onto_equalities(one: System, point: Array) -> Array:

@@ -31,11 +31,12 @@ class Builder(Graph):
     def rearranged(self, x: int, change: Callable[[Array], Array], size: int | None = None) -> int:
         """What NumPy's `change` would make of the value; `size` of the result where that can be more."""
         shape = self.shape(x)
-        self._require(max(math.prod(shape), size or 0))
+        self.require_room(max(math.prod(shape), size or 0))
         indices = change(np.arange(math.prod(shape), dtype=np.intp).reshape(shape))
         return self.add(Take(np.ascontiguousarray(indices)), x)
 
-    def _require(self, size: int) -> None:
+    def require_room(self, size: int) -> None:
+        """Raise `CaqlError` unless so many more numbers can be held."""
         if self.entries + size > LARGEST:
             raise CaqlError(f"{self.label}: at most {LARGEST} numbers can be held, and this needs {size} more")
 
@@ -125,7 +126,7 @@ class Builder(Graph):
         if min(itertools.chain(*pads)) < 0:
             raise CaqlError(f"{self.label}: negative padding {list(pads)} is not supported; take a Slice")
         size = math.prod(shape)
-        self._require(math.prod(side + sum(pad) for side, pad in zip(shape, pads, strict=True)))
+        self.require_room(math.prod(side + sum(pad) for side, pad in zip(shape, pads, strict=True)))
         longer = self.concat([self.reshape(x, (size,)), self.constant([value])], 0)
         indices = np.pad(np.arange(size, dtype=np.intp).reshape(shape), list(pads), constant_values=size)
         return self.add(Take(indices), longer)

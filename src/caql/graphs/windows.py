@@ -99,7 +99,7 @@ def convolve(builder: Builder, x: int, kernels: Array, bias: Array | None, windo
         )
     flat, inside, result = _gathered(builder, sides, windows)
     area, each = math.prod(sides), channels // groups
-    builder._require(samples * channels * flat.size)
+    builder.require_room(samples * channels * flat.size)
     size = samples * channels * area
     image = np.arange(samples * channels).reshape(samples, groups, 1, each, 1)
     indices = np.where(inside[:, None, :], image * area + flat[:, None, :], size)
@@ -126,7 +126,7 @@ def pool(builder: Builder, x: int, windows: Windows, average: str | None) -> int
     if not inside.any(axis=1).all():
         raise CaqlError(f"{builder.label}: a window lies in the padding alone")
     area, images = math.prod(sides), samples * channels
-    builder._require(images * flat.size)
+    builder.require_room(images * flat.size)
     shape = (samples, channels, *result)
     image = np.arange(images)[:, None, None] * area
     if average is None:

@@ -57,12 +57,9 @@ class Question:
         def pick(each: Any) -> Any:
             return each[rows] if np.ndim(each) else each
 
-        chosen = self.action_set
-        if chosen.states is not None:
-            chosen = chosen.map(lambda array: array[rows] if len(array) == len(self.states) else array)
         guesses = None if self.guesses is None else self.guesses[rows]
         gaps = pick(self.tolerance), pick(self.relative_tolerance)
-        return Question(self.objective, self.states[rows], chosen, guesses, *gaps)
+        return Question(self.objective, self.states[rows], self.action_set[rows], guesses, *gaps)
 
     def problem(self, network: FoldedNetwork) -> Problem:
         """The question about the network in place of the graph, which the answer is held to in the end."""

@@ -51,7 +51,7 @@ class _Writer:
             if index not in self.names:
                 self.names[index] = self._write(index)
         for port in network.outputs:
-            self._node("Identity", [self._batched(port.node)], port.name)
+            self.node("Identity", [self._batched(port.node)], port.name)
 
         def described(port: Any) -> Any:
             return helper.make_tensor_value_info(port.name, TensorProto.FLOAT, ["N", *self.graph.shape(port.node)])
@@ -66,7 +66,8 @@ class _Writer:
         opset = [helper.make_opsetid("", OPSET)]
         return helper.make_model(graph, producer_name="caql", opset_imports=opset, ir_version=10)
 
-    def _node(self, kind: str, inputs: list[str], output: str | None = None, **options: Any) -> str:
+    def node(self, kind: str, inputs: list[str], output: str | None = None, **options: Any) -> str:
+        """One node of the file; returns the name of what it computes."""
         from onnx import helper
 
         output = output or f"v{len(self.nodes)}"
@@ -83,7 +84,7 @@ class _Writer:
 
     def shaped(self, name: str, shape: Shape) -> str:
         """A value in another shape, the batch's side in front."""
-        return self._node("Reshape", [name, self.constant([-1, *shape], np.int64)])
+        return self.node("Reshape", [name, self.constant([-1, *shape], np.int64)])
 
     def _batched(self, index: int) -> str:
         """A value that has the batch's side, also if it is a constant."""
@@ -92,9 +93,9 @@ class _Writer:
 
     def _repeated(self, index: int, like: int) -> str:
         """A constant, once for each sample of another value."""
-        samples = self._node("Shape", [self.names[like]], start=0, end=1)
-        target = self._node("Concat", [samples, self.constant(self.graph.shape(index), np.int64)], axis=0)
-        return self._node("Expand", [self._batched(index), target])
+        samples = self.node("Shape", [self.names[like]], start=0, end=1)
+        target = self.node("Concat", [samples, self.constant(self.graph.shape(index), np.int64)], axis=0)
+        return self.node("Expand", [self._batched(index), target])
 
     def _write(self, index: int) -> str:
         node = self.graph.nodes[index]
@@ -119,44 +120,42 @@ class _Writer:
 
 
 def _simple(kind: str) -> Callable[..., str]:
-    return lambda writer, operation, operands, shapes: writer._node(kind, operands)  # noqa: ARG005
+    return lambda writer, operation, operands, shapes: writer.node(kind, operands)  # noqa: ARG005
 
 
 def _product(writer: _Writer, operation: Any, operands: list[str], shapes: list[Shape]) -> str:
-    """A vector of one sample is a row with the batch's side in front, so that ONNX's product means the same."""
+    """A vector of one sample is a row with the batch's side in front: on the left, ONNX's product means the same."""
     del operation
-    if len(shapes[0]) == 1 and len(shapes[1]) == 2:
-        return writer._node("MatMul", operands)
-    if min(len(shapes[0]), len(shapes[1])) < 2:
+    if len(shapes[1]) < 2 or (len(shapes[0]) == 1 and len(shapes[1]) > 2):
         raise CaqlError(f"a product of shapes {shapes[0]} and {shapes[1]} cannot be exported")
-    return writer._node("MatMul", operands)
+    return writer.node("MatMul", operands)
 
 
 def _concat(writer: _Writer, operation: Any, operands: list[str], shapes: list[Shape]) -> str:
     del shapes
-    return writer._node("Concat", operands, axis=operation.axis + 1)
+    return writer.node("Concat", operands, axis=operation.axis + 1)
 
 
 def _take(writer: _Writer, operation: Any, operands: list[str], shapes: list[Shape]) -> str:
     flat = writer.shaped(operands[0], (math.prod(shapes[0]),))
-    chosen = writer._node("Gather", [flat, writer.constant(operation.indices.ravel(), np.int64)], axis=1)
+    chosen = writer.node("Gather", [flat, writer.constant(operation.indices.ravel(), np.int64)], axis=1)
     return writer.shaped(chosen, operation.indices.shape)
 
 
 def _clip(writer: _Writer, operation: Any, operands: list[str], shapes: list[Shape]) -> str:
     del shapes
     sides = ["" if math.isinf(side) else writer.constant(side) for side in (operation.low, operation.high)]
-    return writer._node("Clip", [*operands, *sides])
+    return writer.node("Clip", [*operands, *sides])
 
 
 def _leaky(writer: _Writer, operation: Any, operands: list[str], shapes: list[Shape]) -> str:
     slope: Array = np.asarray(operation.alpha)
-    return writer._node("PRelu", [*operands, writer.constant(np.broadcast_to(slope, (1, *shapes[0])))])
+    return writer.node("PRelu", [*operands, writer.constant(np.broadcast_to(slope, (1, *shapes[0])))])
 
 
 def _silu(writer: _Writer, operation: Any, operands: list[str], shapes: list[Shape]) -> str:
     del operation, shapes
-    return writer._node("Mul", [operands[0], writer._node("Sigmoid", operands)])
+    return writer.node("Mul", [operands[0], writer.node("Sigmoid", operands)])
 
 
 WRITERS: dict[str, Callable[..., str]] = {
@@ -167,7 +166,7 @@ WRITERS: dict[str, Callable[..., str]] = {
     op.Concat.__name__: _concat,
     op.Reshape.__name__: lambda writer, operation, operands, _: writer.shaped(operands[0], operation.target),
     op.Take.__name__: _take,
-    op.SumLast.__name__: lambda writer, _, operands, __: writer._node(
+    op.SumLast.__name__: lambda writer, _, operands, __: writer.node(
         "ReduceSum", [operands[0], writer.constant([-1], np.int64)], keepdims=0
     ),
     op.Maximum.__name__: _simple("Max"),
@@ -180,6 +179,6 @@ WRITERS: dict[str, Callable[..., str]] = {
     act.Softplus.__name__: _simple("Softplus"),
     act.Elu.__name__: _simple("Elu"),
     act.Gelu.__name__: _simple("Gelu"),
-    act.GeluTanh.__name__: lambda writer, _, operands, __: writer._node("Gelu", operands, approximate="tanh"),
+    act.GeluTanh.__name__: lambda writer, _, operands, __: writer.node("Gelu", operands, approximate="tanh"),
     act.Silu.__name__: _silu,
 }

@@ -321,7 +321,8 @@ def test_more_seeds_count_before_the_choice(tmp_path):
     catalogue = Catalogue(read_results(tmp_path).runs)
     column = choose_columns(SPECS["table1"], ["sac"])[0]
     assert len(catalogue.cell(SPECS["table1"], HOPPER, column).runs) == 2
-    write_run(tmp_path, config("table1", HOPPER, "sac", seed=1), target=10)
+    # Of as many seeds, the chosen configuration before a better one.
+    write_run(tmp_path, config("table1", HOPPER, "sac", seed=1), target=-2000)
     write_run(tmp_path, config("table2", HOPPER, "sac", grid("sac")[3]), target=900)
     chosen = Catalogue(read_results(tmp_path).runs).cell(SPECS["table1"], HOPPER, column)
     assert not chosen.settings

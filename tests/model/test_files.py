@@ -35,6 +35,15 @@ def test_a_files_name_is_kept_and_found_again(model, tmp_path, given, file):
         np.testing.assert_array_equal(CAQL.load(tmp_path / name).predict(STATES)[0], model.predict(STATES)[0])
 
 
+@pytest.mark.parametrize("path", ["", ".", "..", "/"])
+def test_a_folder_is_no_file(model, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CaqlError, match="names a folder"):
+        model.save(path)
+    with pytest.raises(CaqlError, match="no run"):
+        CAQL.load(path)
+
+
 def test_a_zip_of_another_library_is_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "sac.zip", "w") as file:
         file.writestr("data", "{}")

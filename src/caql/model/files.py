@@ -20,17 +20,23 @@ SUFFIXES = (".safetensors", ".zip", ".pkl")
 
 
 def named(path: Path) -> Path:
-    """The file that is written for `path`: as it is with a suffix that is kept, else with .safetensors."""
+    """The file that is written for `path`: as it is with a suffix that is kept, else with .safetensors.
+
+    Raises `CaqlError` for a path that can only be a folder.
+    """
+    if path.name in ("", ".."):
+        raise CaqlError(f"path = {str(path)!r} names a folder; give the name of a file, such as 'model.safetensors'")
     return path if path.suffix in SUFFIXES else path.with_name(path.name + ".safetensors")
 
 
 def found(path: Path) -> Path:
     """The file that is meant by `path`, which may have been given without its suffix.
 
-    Raises `CaqlError` if it is a zip file, as Stable-Baselines3 writes.
+    Raises `CaqlError` if it is a zip file, as Stable-Baselines3 writes, or can only be a folder.
     """
+    written = named(path)
     names = [path, *(path.with_name(path.name + suffix) for suffix in SUFFIXES)]
-    file = next((name for name in names if name.is_file()), named(path))
+    file = next((name for name in names if name.is_file()), written)
     if file.is_file():
         with file.open("rb") as opened:
             if opened.read(2) == b"PK":

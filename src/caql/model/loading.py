@@ -51,11 +51,11 @@ def load_model(path: Path, env: Any = None, action_set: Any = None, trust: bool 
 def load_model_as(path: Path, given: Given) -> Model:
     """`load_model` with everything that the user may say."""
     try:
-        folder, file = path.is_dir(), files.found(path)
+        if path.is_dir():
+            return _load_run(path, given)
+        file = files.found(path)
     except OSError as problem:
         raise CaqlError(f"{str(path)[:80]!r} is not a usable file name: {problem.strerror}") from problem
-    if folder:
-        return _load_run(path, given)
     arrays, meta = checkpoints.load(file)
     if not isinstance(meta.get("config"), dict):
         raise CaqlError(f"{file} is not a saved model: it has no configuration")

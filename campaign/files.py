@@ -113,6 +113,9 @@ def serve(folder: Path) -> None:
     def late(*_: object) -> None:
         raise TimeoutError(f"no answer after {SECONDS} s")
 
+    from caql.maxq.exact.solver import Exact
+
+    Exact().compile()  # which may take a minute on a busy machine, and is no file's fault
     signal.signal(signal.SIGALRM, late)
     originals()
     for name, data in originals().items():  # so that what is mapped once is not counted

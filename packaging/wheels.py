@@ -10,6 +10,7 @@ missing.  With `all` the parts must work too.  Sizes are those of the installed 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -35,10 +36,13 @@ def find_pythons() -> list[str]:
 
 def call(*command: str | Path, cwd: Path | None = None) -> str:
     """Run a command; its output, or the end of the script with it."""
-    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
+    words = [str(part) for part in command]
+    # A path of the caller's would bring the sources in beside the wheel.
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
-        raise SystemExit(f"failed: {' '.join(str(part) for part in command)}")
+        raise SystemExit(f"failed: {' '.join(words)}")
     return done.stdout
 
 

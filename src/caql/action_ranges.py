@@ -51,7 +51,10 @@ def restrict(box: gym.spaces.Box, action_range: ActionRange) -> tuple[Array, Arr
         raise CaqlError(
             f"action_range = {action_range} is empty or reversed: low must be below high in every dimension"
         )
-    if (wanted[0] < low - 1e-6).any() or (wanted[1] > high + 1e-6).any():
+    # A bound in the space's own type may be the rounded one of what the user has in mind.
+    share = float(np.finfo(box.dtype).eps) if np.issubdtype(box.dtype, np.floating) else 0.0
+    spare = 1e-6 + share * np.maximum(np.abs(low), np.abs(high))
+    if (wanted[0] < low - spare).any() or (wanted[1] > high + spare).any():
         raise CaqlError(
             f"action_range = {action_range} is wider than the environment's own actions, "
             f"low {low.tolist()} and high {high.tolist()}"

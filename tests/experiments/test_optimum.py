@@ -12,7 +12,8 @@ from caql.environments import make_task
 from caql.experiments.optimum import evaluation_starts, induct, interpolate, optimal_curves, replay, step
 from caql.experiments.report.regret import last_window_regret, optimal_return
 from caql.experiments.report.statistics import best_return
-from caql.runs.training import Purpose, evaluate_policy, reset_seed
+from caql.runs.episodes import evaluate_policy
+from caql.runs.streams import Purpose, reset_seed
 
 STORED = json.loads(files("caql.experiments").joinpath("optimum.json").read_text())
 CONFIG = from_json({"task": "Pendulum", "action_range": 1.0})

@@ -475,3 +475,9 @@ def test_the_question_has_the_tolerances_of_the_settings():
 def test_bad_settings_are_named(settings, value, words):
     with pytest.raises(CaqlError, match=words):
         settings(**value)
+
+
+@pytest.mark.parametrize(("p", "distance"), [(1.0, 7.0), (2.0, 5.0), (float("inf"), 4.0)])
+def test_distances_are_those_of_the_metric(p, distance):
+    states = jnp.array([[0.0, 0.0], [3.0, -4.0]])
+    np.testing.assert_allclose(distances(states, p), [[0.0, distance], [distance, 0.0]], rtol=1e-6)

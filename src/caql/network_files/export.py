@@ -17,6 +17,7 @@ from caql.extras import needed_for
 from caql.graphs import Network
 from caql.graphs import activations as act
 from caql.graphs import operations as op
+from caql.graphs.graph import Port
 from caql.graphs.operations import Array, Shape
 
 OPSET = 20
@@ -51,7 +52,7 @@ class _Writer:
             if index not in self.names:
                 self.names[index] = self._write(index)
         for port in network.outputs:
-            self.node("Identity", [self._batched(port.node)], port.name)
+            self._name_output(port)
 
         def described(port: Any) -> Any:
             return helper.make_tensor_value_info(port.name, TensorProto.FLOAT, ["N", *self.graph.shape(port.node)])
@@ -90,6 +91,18 @@ class _Writer:
         """A value that has the batch's side, also if it is a constant."""
         node = self.graph.nodes[index]
         return self.constant(node.constant[None]) if node.constant is not None else self.names[index]
+
+    def _name_output(self, port: Port) -> None:
+        """Call what a node computes by the output's name; a copy is written only where it has a name already."""
+        name = self._batched(port.node)
+        maker = next((node for node in self.nodes if name in node.output and name.startswith("v")), None)
+        if maker is None or any(name == other.name for other in self.network.outputs):
+            self.node("Identity", [name], port.name)
+            return
+        for node in self.nodes:
+            for names in (node.input, node.output):
+                names[:] = [port.name if each == name else each for each in names]
+        self.names[port.node] = port.name
 
     def _repeated(self, index: int, like: int) -> str:
         """A constant, once for each sample of another value."""

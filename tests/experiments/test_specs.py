@@ -73,6 +73,9 @@ def test_methods_get_their_solver_and_gap():
     exact = configuration(SPECS["table1"], ("Hopper", 0.5), column("table1", "caql-exact"))
     assert (exact.task, exact.action_range, exact.train_steps) == ("Hopper", 0.5, 200_000)
     assert (exact.agent.solver.name, exact.agent.solver.threads, exact.agent.relative_tolerance) == ("exact", 1, 1e-4)
+    assert exact.agent.dynamic_tolerance is None
+    large = configuration(SPECS["table1"], ("Ant", 0.1), column("table1", "caql-exact"))
+    assert large.agent.dynamic_tolerance == 1.0
     ant = configuration(SPECS["table1"], ("Ant", 0.1), column("table1", "td3"))
     assert (ant.agent.name, ant.train_steps) == ("td3", 500_000)
 
@@ -86,6 +89,11 @@ def test_ablations_set_what_their_column_says():
     )
     dynamic = configuration(SPECS["table4"], ("Hopper", 1.0), column("table4", "dtol-0.1"))
     assert (dynamic.agent.dynamic_tolerance, dynamic.agent.tolerance) == (0.1, 1e-6)
+    for name, tolerance in (("exact-tol-1e-4", None), ("exact-dtol-1", 1.0)):
+        exact = configuration(SPECS["table5"], ("Ant", 0.1), column("table5", name))
+        assert exact.agent.dynamic_tolerance == tolerance
+    timed = configuration(SPECS["latency"], ("Ant", 0.25), column("latency", "caql-exact"))
+    assert timed.agent.dynamic_tolerance is None
     large = configuration(SPECS["steps1000"], ("Ant", 0.25), column("steps1000", "sac"))
     assert (large.episode_steps, large.agent.hidden) == (1000, (400, 300))
     hopper = configuration(SPECS["steps1000"], ("Hopper", 0.25), column("steps1000", "caql-ga"))

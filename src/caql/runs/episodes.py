@@ -28,7 +28,7 @@ def _greedy_return(policy: Policy, task: Task, seed: int) -> float:
     observation, _ = task.reset(seed=seed)
     total, done = 0.0, False
     while not done:
-        observation, reward, terminated, truncated, _ = task.step(policy.act(observation))
+        observation, reward, terminated, truncated, _ = task.advance(policy.act(observation))
         total += reward
         done = terminated or truncated
     return total

@@ -199,13 +199,14 @@ class Explorer:
         if not self.said and hasattr(policy, "begin"):
             policy.begin()
         steps, acting = Steps(self.task), 0.0
+        step = self.task.advance if watch is None else self.task.step
         while True:
             steps.before(observation)
             before = time.perf_counter()
             action = policy.explore(observation, self.noise.row(len(self.said)))
             acting += time.perf_counter() - before
             self.taken += 1
-            answer = self.task.step(action)
+            answer = step(action)
             observation, reward, terminated, truncated, _ = answer
             over = terminated or truncated
             self.said.append(action)
@@ -225,7 +226,7 @@ class Explorer:
         possible = self.task.actions
         counted = {} if possible is None else dict(possible.counted)
         for action in self.said:
-            observation, reward, terminated, truncated, _ = self.task.step(action)
+            observation, reward, terminated, truncated, _ = self.task.advance(action)
             self._total += reward
             if terminated or truncated:
                 break

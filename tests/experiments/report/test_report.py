@@ -16,7 +16,7 @@ from caql.experiments.methods import grid
 from caql.experiments.report.regret import last_window_regret
 from caql.experiments.report.report import build, write
 from caql.experiments.report.results import read_results
-from caql.experiments.report.statistics import best_return, last_return, second_half_return
+from caql.experiments.report.statistics import best_return, fall_back, last_return, second_half_return
 from caql.experiments.report.tables import Catalogue
 from caql.experiments.specs import SPECS, choose_columns, configuration
 from caql.experiments.sweep.sweep import run_name
@@ -51,6 +51,8 @@ def test_numbers_are_those_of_the_files(tmp_path):
     assert f"| {np.mean(last):.1f} ± {np.std(last, ddof=1):.1f} / {np.mean(halves):.1f} | 3 |" in brief[2]
     assert f"{np.mean(best):.1f} ± {np.std(best, ddof=1):.1f} (309.1)" in brief[6]
     assert f"second half {np.mean(halves):.1f}" in text
+    falls = [fall_back(returns(folder)) for folder in folders]
+    assert f"</sub> | {np.mean(falls):.1f} ± {np.std(falls, ddof=1):.1f} |" in text
     assert f"p95 {np.mean(best):.1f} ± {np.std(best, ddof=1):.1f}, paper 309.1 ± 95.8" in text
 
 

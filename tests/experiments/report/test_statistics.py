@@ -7,6 +7,7 @@ from caql.experiments.report.statistics import (
     RESAMPLES,
     band,
     best_return,
+    fall_back,
     interquartile_mean,
     last_return,
     second_half_return,
@@ -75,6 +76,12 @@ def test_second_half_starts_in_the_middle_of_training():
     assert second_half_return([100, 100, 4, 5, 6]) == 5
     assert second_half_return([100, 100, 5, 6]) == 5.5
     assert second_half_return([7]) == 7
+
+
+def test_fall_is_from_the_best_window_to_the_last():
+    assert fall_back([0.0] * 6 + [12.0] * 6 + [6.0] * 3) == pytest.approx(12 - 9)
+    assert fall_back([*range(20)]) == 0
+    assert fall_back([5, 3]) == 0
 
 
 def test_the_interval_holds_ninety_five_of_a_hundred_resampled_means():

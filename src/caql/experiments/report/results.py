@@ -15,7 +15,7 @@ import numpy as np
 from caql.config import RunConfig, from_json
 from caql.errors import CaqlError
 from caql.experiments.report.regret import last_window_regret
-from caql.experiments.report.statistics import best_return, last_return, second_half_return
+from caql.experiments.report.statistics import best_return, fall_back, last_return, second_half_return
 from caql.experiments.sweep.sweep import method_name
 
 Row = dict[str, Any]
@@ -81,6 +81,11 @@ class Run:
     def second_half(self) -> float:
         """The mean of the second half of training."""
         return second_half_return(self.curve[1])
+
+    @cached_property
+    def fall(self) -> float:
+        """How far the last window lies below the best one."""
+        return fall_back(self.curve[1])
 
     @cached_property
     def regret(self) -> float | None:

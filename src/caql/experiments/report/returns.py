@@ -165,6 +165,7 @@ def numbers(rows: Rows) -> Table:
                     title(task),
                     name,
                     *(_mean_and_middle(each) for each in (cell.last, cell.second_half)),
+                    plus_minus(cell.fall.mean, _spread(cell.fall)),
                     NOTHING if cell.regret is None else plus_minus(cell.regret.mean, _spread(cell.regret)),
                     _mean_and_middle(cell.best),
                     plus_minus(cell.paper.mean, cell.paper.std) if cell.paper else NOTHING,
@@ -178,6 +179,7 @@ def numbers(rows: Rows) -> Table:
         "method",
         "last window",
         "second half",
+        "fall",
         "regret",
         "95th percentile",
         "paper",
@@ -185,7 +187,10 @@ def numbers(rows: Rows) -> Table:
         "steps",
         "tried",
     ]
-    note = "Below a mean: IQM, the interquartile mean, with its 95 % interval. Tried: configurations found in all."
+    note = (
+        "Below a mean: IQM, the interquartile mean, with its 95 % interval. Fall: how far the last window lies below "
+        "the run's best one. Tried: configurations found in all."
+    )
     return Table(header, body, note)
 
 

@@ -3,8 +3,8 @@
 The paper reports the "mean +- standard deviation of (95-percentile) final returns" of curves smoothed over six
 evaluations, and does not say how.  The 95th percentile of a run's smoothed curve stands beside the paper's number,
 and nowhere else: it picks the luckiest windows, and can lie above what any policy scores on average.  What
-a user gets is the mean of the last window, and how well it was held the mean of the second half of training.  A cell
-summarises such numbers over its runs.
+a user gets is the mean of the last window; how well it was held, the mean of the second half of training, and how far
+the last window fell back from the best one.  A cell summarises such numbers over its runs.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ def last_return(values: Sequence[float] | np.ndarray) -> float:
 def second_half_return(values: Sequence[float] | np.ndarray) -> float:
     """The mean of the evaluations in the second half of training, the middle one included."""
     return float(np.mean(values[len(values) // 2 :]))
+
+
+def fall_back(values: Sequence[float] | np.ndarray) -> float:
+    """How far the last window lies below the best one."""
+    means = windows(values)
+    return float(means.max() - means[-1])
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:

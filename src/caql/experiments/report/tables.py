@@ -100,6 +100,11 @@ class Cell:
         return summarise([run.second_half for run in self.runs])
 
     @cached_property
+    def fall(self) -> Summary:
+        """Of how far the runs' last windows lie below their best ones."""
+        return summarise([run.fall for run in self.runs])
+
+    @cached_property
     def regret(self) -> Summary | None:
         """Of the runs' regrets over the last window; None where the optimum is not known."""
         found = [run.regret for run in self.runs if run.regret is not None]

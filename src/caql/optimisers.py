@@ -73,12 +73,18 @@ def begin(optimiser: optax.GradientTransformation, vector: jax.Array) -> Learned
 
 
 def descend(
-    optimiser: optax.GradientTransformation, learned: Learned, loss: Callable[[jax.Array], tuple[jax.Array, Any]]
+    optimiser: optax.GradientTransformation,
+    learned: Learned,
+    loss: Callable[[jax.Array], tuple[jax.Array, Any]],
+    share: jax.Array | None = None,
 ) -> tuple[Learned, jax.Array, Any]:
-    """One step down `loss`, a function of the vector -> (scalar, anything else); returns those two as well."""
+    """One step down `loss`, a function of the vector -> (scalar, anything else); returns those two as well.
+
+    share: () of the step that is made, if not all of it.
+    """
     (value, extra), gradient = jax.value_and_grad(loss, has_aux=True)(learned.vector)
     change, state = optimiser.update(gradient, learned.optimiser, learned.vector)
-    return Learned(learned.vector + change, state), value, extra
+    return Learned(learned.vector + (change if share is None else share * change), state), value, extra
 
 
 def soft_update(target: jax.Array, vector: jax.Array, rate: float) -> jax.Array:

@@ -54,6 +54,8 @@ AGENTS: dict[str, Flat] = {
         "action_hidden": [32, 16],
         "q_learning_rate": 0.001,
         "action_learning_rate": 0.001,
+        "rate_decay": 1.0,
+        "rate_minimum": 0.1,
         "loss": "l2",
         "hinge_penalty": 1.0,
         "hinge_penalty_learning_rate": 0.0,
@@ -129,6 +131,7 @@ COUNTS_ONLY_IF: dict[str, Callable[[Flat], bool]] = {
     "agent.hinge_penalty": _hinge,
     "agent.hinge_penalty_learning_rate": _hinge,
     "agent.second_target_every": _with("agent.clipped_double_q", True),
+    "agent.rate_minimum": lambda settings: settings["agent.rate_decay"] < 1,
     "agent.combine": lambda settings: settings["agent.critics"] > 1,
     **dict.fromkeys(
         [f"agent.{name}" for name in ("action_hidden", "action_learning_rate", "squash", "action_labels")], _acting

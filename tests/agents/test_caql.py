@@ -434,3 +434,19 @@ def test_what_is_learned_with_exact_does_not_depend_on_the_clock():
     assert (hurried.solve(problem).status == Status.LIMIT).any()
     for solver in (GradientAscent(), make_solver("highs")):
         assert without_clock(solver) is solver
+
+
+@pytest.mark.parametrize(("minimum", "left"), [(0.01, 0.25), (0.4, 0.4)])
+def test_learning_rates_decay_by_the_epoch(minimum, left):
+    """In the third epoch the step is a quarter of the undecayed one, or the least share, for both networks."""
+    moved = []
+    for decay in (1.0, 0.5):
+        agent = CAQL(CAQLConfig(rate_decay=decay, rate_minimum=minimum), SPEC._replace(epoch_steps=STEPS))
+        begun = agent.init(KEY)._replace(step=jnp.int32(2 * STEPS))
+        before = [np.asarray(each.vector) for each in (begun.q, begun.action_function)]
+        state, _ = agent.update(begun, jax.tree.map(lambda column: column[:1], batches()), KEY)
+        after = (state.q.vector, state.action_function.vector)
+        moved.append([np.asarray(new) - old for new, old in zip(after, before, strict=True)])
+    for whole, part in zip(*moved, strict=True):
+        assert np.abs(whole).max() > 5e-4
+        np.testing.assert_allclose(part, left * whole, atol=2e-7)

@@ -160,8 +160,9 @@ class CAQL(Agent):
         def distillation_loss(vector: jax.Array) -> tuple[jax.Array, None]:
             return jnp.mean(self.action_function.loss(vector, seen, context.network, distilled)), None
 
-        q, loss, values = descend(self.q_adam, state.q, bellman_loss)
-        action_function, action_loss, _ = descend(self.action_adam, state.action_function, distillation_loss)
+        share = config.share_at(context.epoch)
+        q, loss, values = descend(self.q_adam, state.q, bellman_loss, share)
+        action_function, action_loss, _ = descend(self.action_adam, state.action_function, distillation_loss, share)
         step = state.step + 1
         violation = jnp.mean(jax.nn.relu(labels - values))
         second = jnp.where(step % config.second_target_every == 0, q.vector, state.second_target)

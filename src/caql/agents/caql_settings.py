@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import jax.numpy as jnp
+
 from caql.agents.agent import Spec, check_common
 from caql.agents.policies import Exploration
 from caql.errors import CaqlError, require
@@ -45,6 +47,10 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """Adam's step for the Q-network."""
     action_learning_rate: float = 0.001
     """Adam's step for the action function."""
+    rate_decay: float = 1.0
+    """Factor on both steps after each epoch; 1 keeps them as they are."""
+    rate_minimum: float = 0.1
+    """Share of the steps below which the decay never takes them."""
     target_rate: float = 0.001
     """tau of the soft target update."""
     loss: Literal["l2", "hinge"] = "l2"
@@ -84,6 +90,8 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
         ToleranceSettings.__post_init__(self)
         require(self, "critics", "a whole number, at least 1", self.critics >= 1)
         require(self, "audit", "0 or a positive number of training steps", self.audit >= 0)
+        require(self, "rate_decay", "more than 0 and at most 1", 0 < self.rate_decay <= 1)
+        require(self, "rate_minimum", "more than 0 and at most 1", 0 < self.rate_minimum <= 1)
         require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
         require(self, "second_target_every", "at least 1", self.second_target_every >= 1)
         if self.hinge_penalty_learning_rate and self.loss != "hinge":
@@ -102,6 +110,10 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
                 "1 - hinge_penalty, so nothing would ever push Q up; only a learned penalty "
                 "(hinge_penalty_learning_rate > 0) may start lower"
             )
+
+    def share_at(self, epoch: Any) -> Any:
+        """What is left of the learning rates in an epoch, (); None if they do not decay."""
+        return None if self.rate_decay == 1 else jnp.maximum(self.rate_decay**epoch, self.rate_minimum)
 
     def stages(self) -> tuple[Stage, ...]:
         """The speed-ups, in the order of Appendix B: filter first, then cluster what is left."""

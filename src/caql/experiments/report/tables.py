@@ -28,7 +28,7 @@ from caql.experiments.sweep.sweep import method_name
 HYPER_PARAMETERS = (
     *("seed", "train_steps", "steps_per_epoch", "batch_size", "replay_size", "warm_up"),
     *("evaluate_every", "evaluation_episodes"),
-    *("agent.discount", "agent.*_rate", "agent.exploration.*", "agent.second_target_every"),
+    *("agent.discount", "agent.*_rate", "agent.rate_*", "agent.exploration.*", "agent.second_target_every"),
     *("agent.hinge_penalty", "agent.relative_tolerance", "agent.tolerance_decay", "agent.tolerance_maximum"),
     *("agent.cluster_decay", "agent.cluster_p"),
     *("agent.temperature*", "agent.initial_temperature", "agent.target_entropy"),

@@ -46,6 +46,20 @@ def test_cartpole_is_balanced_with_a_proved_choice(seed):
     assert steps_to_reach(RunConfig("CartPole-v1", agent=agent, seed=seed, **loop), 195) is not None
 
 
+def test_platform_is_crossed_most_of_the_way():
+    """The goal is a return of 1; untrained it is 0.08, and 1 in the end after 30,000 steps."""
+    exploration = Exploration(decay=0.999, minimum=0.05)
+    agent = CAQLConfig(
+        solver=make_solver("exact"),
+        relative_tolerance=1e-4,
+        discount=0.95,
+        target_rate=0.01,
+        exploration=exploration,
+    )
+    loop = {"train_steps": 15_000, "steps_per_epoch": 10, "warm_up": 500}
+    assert steps_to_reach(RunConfig("Platform", agent=agent, **loop), 0.75) is not None
+
+
 def test_a_dot_is_steered_from_its_pixels():
     """The best policy scores about -1.3 an episode; an untrained one between -22 and -32."""
     agent = CAQLConfig(

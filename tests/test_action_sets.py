@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 
 import gymnasium as gym
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from caql import CAQL, CaqlWarning, Status, cli
-from caql.action_sets import named_set, set_name
+from caql.action_sets import check_set, named_set, set_name
 from caql.actions import ActionSet
 from caql.agents.ddpg import DDPGConfig
 from caql.cli import evaluate, train
@@ -269,3 +270,17 @@ def test_every_constrained_task_has_a_name(name):
         assert inside.contains(task.actions.executed)
         if terminated:
             break
+
+
+@pytest.mark.parametrize("name", ["low", "high", "rows", "row_low", "row_high", "auxiliary_low", "auxiliary_high"])
+def test_numbers_of_any_size_are_taken_and_others_are_not(name):
+    one = (ActionSet.bounds(-1, 1, 5) & ActionSet.absolute_budget(np.ones(5), 1.0)).on_host()
+    for value in (1e-200, 1e200, np.inf, np.nan):
+        array = getattr(one, name).copy()
+        array.flat[-1] = value
+        changed = replace(one, **{name: array})
+        if np.isfinite(value) or (value == np.inf and name in ("low", "high", "row_low", "row_high")):
+            check_set(changed, 5)
+        else:
+            with pytest.raises(CaqlError, match=f"the action set's {name} holds a number that is not finite"):
+                check_set(changed, 5)

@@ -48,18 +48,21 @@ class StateSets:
         self.template = _without_axis(joined)
 
     def _joined(self, observation: Any) -> ActionSet:
+        return self._given(observation) & self.space
+
+    def _given(self, observation: Any) -> ActionSet:
         given = self.source(observation)
         check_set(given, self.space.size)
         if given.states not in (None, 1):
             raise CaqlError(f"action_set gave sets for {given.states} states when asked about one observation")
-        return given & self.space
+        return given
 
     def at(self, observation: Any) -> ActionSet:
         """The set of one state, NumPy float64 without an axis of states.
 
         Raises `CaqlError` if it is not a sound set, or not of the first one's form.
         """
-        found = _without_axis(self._joined(observation))
+        found = _without_axis(self._given(observation)) & self.space
         if found.integer != self.template.integer or any(
             getattr(found, name).shape != getattr(self.template, name).shape for name in ARRAYS
         ):
@@ -122,6 +125,10 @@ def check_set(given: Any, size: int) -> None:
     for name in ARRAYS:
         array = np.asarray(getattr(given, name))
         finite = name in ("rows", "auxiliary_low", "auxiliary_high")
+        # One call in place of two, where nothing is wrong: the sum of squares is NaN or infinite with any entry.
+        squares = np.vdot(array, array)
+        if squares < np.inf or (squares == np.inf and not finite):
+            continue
         if (not np.isfinite(array).all()) if finite else np.isnan(array).any():
             raise CaqlError(f"the action set's {name} holds a number that is not finite: {array.tolist()}")
 

@@ -300,3 +300,26 @@ def test_a_projection_is_quick():
         one.project(target)
         times.append(time.perf_counter() - start)
     assert min(times) < 250e-6
+
+
+def test_what_brought_an_action_into_the_set_shows_that_it_is_in_it_and_nothing_else(monkeypatch):
+    one = ActionSet.bounds(-1, 1, 6) & ActionSet.absolute_budget(np.arange(1.0, 7.0), limit=3.0)
+    given = one.admissible(np.full(6, 0.9))
+    beyond = given + np.float32(1e-3)
+    fresh = ActionSet.bounds(-1, 1, 6) & ActionSet.absolute_budget(np.arange(1.0, 7.0), limit=3.0)
+    for action in (given, beyond, np.zeros(6, np.float32), np.full(6, 2.0)):
+        assert bool(one.contains(action)) == bool(fresh.contains(action)), action
+    assert one.contains(given)
+    assert not one.contains(beyond)
+    assert one.contains(np.zeros(6))
+    monkeypatch.setattr("caql.actions.projection.witness", lambda *_: pytest.fail("a program was solved again"))
+    assert one.contains(given)
+
+
+def test_whole_auxiliary_variables_are_no_witness_unless_they_are_whole():
+    one = ActionSet.at_most(1, [-1.0] * 3, [1.0] * 3)
+    given = one.admissible(np.array([0.9, 0.8, 0.1]))
+    assert one.contains(given)
+    assert not one.contains(np.array([0.5, 0.5, 0.0]))
+    one._systems[0].hints[:] = [np.array([0.5, 0.5, 0.0])]  # with these the rows hold, and nothing is switched on
+    assert not one.contains(np.array([0.5, 0.5, 0.0]))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -65,6 +65,23 @@ def _limit(name: str, value: Any) -> Any:
     return array
 
 
+def _spread(xp: Any, value: Any, shape: Any) -> Any:
+    """A value written out; on the host `full` takes a fifth of the time of `broadcast_to`."""
+    return np.full(shape, value) if xp is np else xp.broadcast_to(value, shape)
+
+
+@lru_cache(maxsize=32)
+def _signs(d: int) -> Any:
+    """All combinations of d signs up to their opposites, (2^(d-1), d)."""
+    return np.array([(1, *rest) for rest in itertools.product((1, -1), repeat=d - 1)], np.float64)
+
+
+@lru_cache(maxsize=32)
+def _subsets(d: int) -> Any:
+    """All subsets of d but the empty one, (2^d - 1, d)."""
+    return np.array([s for s in itertools.product((0, 1), repeat=d) if any(s)], np.float64)
+
+
 def _known(array: Any) -> bool:
     return not isinstance(array, jax.core.Tracer)
 
@@ -87,10 +104,20 @@ def _one_batch(**arrays: Any) -> None:
 def _stack(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
     """Arrays joined along an axis, their leading axes broadcast."""
     shapes = {array.shape[:axis] for array in arrays}
-    if len(shapes) > 1:  # NumPy's broadcasting takes longer than the rest of a small set
-        leading = np.broadcast_shapes(*shapes)
-        arrays = [xp.broadcast_to(array, (*leading, *array.shape[axis:])) for array in arrays]
-    return xp.concatenate(arrays, axis=axis)
+    if len(shapes) == 1:
+        return xp.concatenate(arrays, axis=axis)
+    leading = np.broadcast_shapes(*shapes)
+    if xp is not np:
+        return xp.concatenate([xp.broadcast_to(array, (*leading, *array.shape[axis:])) for array in arrays], axis=axis)
+    # NumPy's `broadcast_to` takes longer than the rest of a small set.
+    after = arrays[0].shape[axis:][1:]
+    made, done = np.empty((*leading, sum(array.shape[axis] for array in arrays), *after)), 0
+    for array in arrays:
+        end = done + array.shape[axis]
+        place: Any = (..., slice(done, end), *[slice(None)] * len(after))
+        made[place] = array
+        done = end
+    return made
 
 
 def join(first: ActionSet, second: ActionSet) -> ActionSet:
@@ -99,16 +126,18 @@ def join(first: ActionSet, second: ActionSet) -> ActionSet:
         raise CaqlError(
             f"two sets joined with & are over {first.size} and {second.size} actions; the numbers must agree"
         )
-    if first.states is not None and second.states is not None and first.states != second.states:
+    if len({first.states, second.states} - {None}) > 1:
         raise CaqlError(
             f"two sets joined with & are for {first.states} and {second.states} states; the numbers must agree"
         )
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((first, second)))
+    traced = any(isinstance(array, jax.core.Tracer) for each in (first, second) for array in vars(each).values())
     xp: Any = jnp if traced else np
     if not traced:
         first, second = first.on_host(), second.on_host()
         if second.is_box and not second.auxiliary_low.size:  # as an action space is, at every step of an episode
-            return replace(first, low=np.maximum(first.low, second.low), high=np.minimum(first.high, second.high))
+            bounds = np.maximum(first.low, second.low), np.minimum(first.high, second.high)
+            sides = first.row_low, first.row_high, first.auxiliary_low, first.auxiliary_high
+            return type(first)(*bounds, first.rows, *sides, first.integer)
     d, here, there = first.size, first.auxiliary_low.shape[-1], second.auxiliary_low.shape[-1]
     rows, zeros = second.rows, [xp.zeros((*s.rows.shape[:-1], n)) for s, n in ((first, there), (second, here))]
     above = _stack_last(xp, first.rows, zeros[0])
@@ -155,10 +184,10 @@ class Constructors:
 
         def side(value: Any, missing: float) -> Any:
             value = xp.asarray(missing if value is None else value)
-            return xp.broadcast_to(value, m) if value.ndim == 0 else value
+            return _spread(xp, value, m) if value.ndim == 0 else value
 
         def bound(value: Any) -> Any:
-            return xp.broadcast_to(value, d) if np.ndim(value) == 0 else value
+            return _spread(xp, value, d) if np.ndim(value) == 0 else value
 
         build: Any = cls
         none = xp.zeros(0)
@@ -232,8 +261,8 @@ class Constructors:
         xp: Any = np if _known(w) and _known(most) else jnp
         d = w.shape[-1]
         if d <= SIGN_ROWS:
-            signs = np.array([(1, *rest) for rest in itertools.product((1, -1), repeat=d - 1)], np.float64)
-            sides = xp.broadcast_to(most[..., None], (*most.shape, len(signs)))
+            signs = _signs(d)
+            sides = _spread(xp, most[..., None], (*most.shape, len(signs)))
             return cls._of(d, w[..., None, :] * signs, -sides, sides)
         each = w[..., None, :] * np.eye(d)
         rows = [_stack(xp, [sign * each, -np.eye(d)], -1) for sign in (1.0, -1.0)]
@@ -250,10 +279,9 @@ class Constructors:
         xp: Any = np if _known(w) and _known(most) else jnp
         d = w.shape[-1]
         if d <= SUBSET_ROWS:
-            subsets = np.array([s for s in itertools.product((0, 1), repeat=d) if any(s)], np.float64)
-            return cls._of(
-                d, w[..., None, :] * subsets, None, xp.broadcast_to(most[..., None], (*most.shape, len(subsets)))
-            )
+            subsets = _subsets(d)
+            sides = _spread(xp, most[..., None], (*most.shape, len(subsets)))
+            return cls._of(d, w[..., None, :] * subsets, None, sides)
         rows = [_stack(xp, [w[..., None, :] * np.eye(d), -np.eye(d)], -1)]
         return cls._of(d, *_summed(xp, rows, most), auxiliary=_shares(xp, d, most))
 
@@ -417,4 +445,4 @@ def _summed(xp: Any, rows: list[Any], most: Any) -> tuple[Any, Any, Any]:
 
 
 def _shares(xp: Any, d: int, most: Any) -> tuple[Any, Any]:
-    return np.zeros(d), xp.broadcast_to(most[..., None], (*most.shape, d))
+    return np.zeros(d), _spread(xp, most[..., None], (*most.shape, d))

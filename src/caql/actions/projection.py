@@ -57,6 +57,11 @@ class System:
         return {}
 
     @cached_property
+    def hints(self) -> list[Array]:
+        """Auxiliary variables, (k,), that were found for the last action brought into the set."""
+        return []
+
+    @cached_property
     def sides(self) -> dict[Any, Any]:
         """The actions' bounds rounded inwards, by dtype."""
         return {}
@@ -121,7 +126,7 @@ def system(one: ActionSet) -> System:
     if not one.auxiliary_low.shape[-1]:
         low, high = one.low, one.high
     else:
-        low, high = hull.variable_bounds(one)
+        low, high = (np.concatenate(side) for side in ((one.low, one.auxiliary_low), (one.high, one.auxiliary_high)))
     return System(low, high, one.rows, one.row_low, one.row_high, len(one.low), one.integer)
 
 
@@ -246,15 +251,30 @@ def contains(one: System, action: Any, dtype: Any) -> bool:
         return False
     if not len(one.rows):
         return True
-    rounding = 4 * d * epsilon
     seen = one.rows[:, :d]
-    heights, reach = seen @ action, np.abs(seen) @ np.abs(action)
+    heights = seen @ action
+    if len(one.low) == d and ((heights >= one.row_low) & (heights <= one.row_high)).all():
+        return True
+    rounding, reach = 4 * d * epsilon, np.abs(seen) @ np.abs(action)
     equal = one.row_low == one.row_high
     slack = np.where(equal, rounding * (reach + np.abs(np.where(equal, one.row_low, 0.0))), 0.0)
     if len(one.low) == d:
         return bool(((heights >= one.row_low - slack) & (heights <= one.row_high + slack)).all())
+    if any(_satisfies(one, heights, hint, slack) for hint in one.hints):
+        return True
     slack = slack + THIN * (reach + np.abs(one.rows).max(axis=1, initial=0.0))
     return witness(one, action, slack) is not None
+
+
+def _satisfies(one: System, heights: Array, auxiliary: Array, slack: Array) -> bool:
+    """Whether rows, of which the actions' part is given, bounds and whole numbers hold with these variables."""
+    d = one.size
+    if not ((auxiliary >= one.low[d:]) & (auxiliary <= one.high[d:])).all():
+        return False
+    if any(auxiliary[i - d] != np.round(auxiliary[i - d]) for i in one.integer if i >= d):
+        return False
+    heights = heights + one.rows[:, d:] @ auxiliary
+    return bool(((heights >= one.row_low - slack) & (heights <= one.row_high + slack)).all())
 
 
 def witness(one: System, action: Array, slack: Any = 0.0) -> Array | None:

@@ -32,6 +32,8 @@ def inwards(low: Any, high: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Bounds as float64 that are numbers of `dtype`, none of them outside; a side without such a number stays."""
     with np.errstate(over="ignore"):
         up, down = low.astype(dtype), high.astype(dtype)
+    if (up == low).all() and (down == high).all():
+        return low, high
     up = np.where(up < low, np.nextafter(up, dtype.type(np.inf)), up).astype(np.float64)
     down = np.where(down > high, np.nextafter(down, dtype.type(-np.inf)), down).astype(np.float64)
     crossed = up > down
@@ -76,6 +78,8 @@ def holds(one: System, action: Array, dtype: np.dtype[Any]) -> bool:
         return False
     equal = one.row_low == one.row_high
     order = (len(action) + 1) * 2.0**-52 * reach
+    if not whole and not equal.any():
+        return bool(((heights >= one.row_low + order) & (heights <= one.row_high - order)).all())
     if whole:
         # Sums of whole numbers are exact.
         free = np.ones(len(action), np.bool_)
@@ -97,7 +101,7 @@ def admissible(one: System, action: Array, dtype: np.dtype[Any]) -> Any:
     inside = _rounded(one, action, dtype)
     if len(one.low) == d and (one.low <= one.high).all() and holds(one, inside.astype(np.float64), dtype):
         return inside
-    near = None
+    near, given = None, one
     if one.integer:
         near = _required(one, action)
         one = _with_whole_fixed(one, near)
@@ -106,7 +110,9 @@ def admissible(one: System, action: Array, dtype: np.dtype[Any]) -> Any:
     for inner in _insets(one, dtype):
         point = closest(inner, action, thin=False)
         if point is not None:
-            return _settled(one, _onto_equalities(inner, point)[:d], dtype)
+            point = _onto_equalities(inner, point)
+            given.hints[:] = [point[d:]]
+            return _settled(one, point[:d], dtype)
     near = _required(one, action) if near is None else near
     return _settled(one, _onto_equalities(one, near)[:d], dtype)
 

@@ -33,8 +33,8 @@ Array = Any
 """A JAX array inside jit, a NumPy array on the host."""
 
 _DATA = ("low", "high", "rows", "row_low", "row_high", "auxiliary_low", "auxiliary_high")
-_STATE_AXIS = {"rows": 3}
-"""How many axes an array has when there is one set per state; two unless said here."""
+_STATE_AXES = dict.fromkeys(_DATA, 2) | {"rows": 3}
+"""How many axes an array has when there is one set per state."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=_DATA, meta_fields=("integer",))
@@ -77,9 +77,9 @@ class ActionSet(Constructors):
     @property
     def states(self) -> int | None:
         """How many states have a set of their own here; None for one set shared by all."""
-        for name in _DATA:
+        for name, axes in _STATE_AXES.items():
             array = getattr(self, name)
-            if array.ndim == _STATE_AXIS.get(name, 2):
+            if array.ndim == axes:
                 return int(array.shape[0])
         return None
 
@@ -99,21 +99,22 @@ class ActionSet(Constructors):
 
     def on_host(self) -> ActionSet:
         """The same set as NumPy float64 arrays."""
+        if all(type(array) is np.ndarray and array.dtype == np.float64 for array in map(self.__dict__.get, _DATA)):
+            return self
         return self.map(lambda array: np.asarray(array, np.float64))
 
     def __getitem__(self, index: Any) -> ActionSet:
         """The sets of some states, or of one: `index` goes to the leading axis of every array that has one."""
 
-        def pick(name: str) -> Array:
-            array = getattr(self, name)
-            return array[index] if array.ndim == _STATE_AXIS.get(name, 2) else array
-
-        return replace(self, **{name: pick(name) for name in _DATA})
+        arrays = ((getattr(self, name), axes) for name, axes in _STATE_AXES.items())
+        build: Any = type(self)
+        made: ActionSet = build(*(each[index] if each.ndim == axes else each for each, axes in arrays), self.integer)
+        return made
 
     def per_state(self, states: int) -> ActionSet:
         """The same sets with the leading axis of states written out in every array."""
         xp = hull.namespace(self)
-        shapes = {name: getattr(self, name).shape[1 - _STATE_AXIS.get(name, 2) :] for name in _DATA}
+        shapes = {name: getattr(self, name).shape[1 - axes :] for name, axes in _STATE_AXES.items()}
         return replace(self, **{name: xp.broadcast_to(getattr(self, name), (states, *shapes[name])) for name in _DATA})
 
     def __and__(self, other: ActionSet) -> ActionSet:
@@ -204,7 +205,7 @@ class ActionSet(Constructors):
     def _systems(self) -> list[projection.System]:
         """Each state's set as the host's solver wants it, one for all if they share it; made once."""
         host = self.on_host()
-        return [projection.system(host[state]) for state in range(host.states or 1)]
+        return [projection.system(host if host.states is None else host[state]) for state in range(host.states or 1)]
 
     def _leading(self) -> tuple[int, ...]:
         return (self.size,) if self.states is None else (self.states, self.size)

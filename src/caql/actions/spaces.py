@@ -47,6 +47,11 @@ class FlatSpace:
         return sum(_width(leaf) for leaf in _leaves(self.space))
 
     @cached_property
+    def _is_plain(self) -> bool:
+        """Whether an action is its vector, but for dtype and shape."""
+        return isinstance(self.space, spaces.Box) and bool(np.issubdtype(self.space.dtype, np.floating))
+
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The coarsest floating dtype among the parts, float32 if there is none: what actions are rounded to."""
         kinds = [leaf.dtype for leaf in _leaves(self.space) if np.issubdtype(leaf.dtype, np.floating)]
@@ -81,6 +86,8 @@ class FlatSpace:
         given = np.asarray(vector)
         if given.shape != (self.size,):
             raise CaqlError(f"vector has shape {given.shape}; an action of {self.space} is ({self.size},)")
+        if self._is_plain:
+            return given.astype(self.space.dtype).reshape(self.space.shape)
         decoded, done = [], 0
         for leaf in _leaves(self.space):
             width = _width(leaf)

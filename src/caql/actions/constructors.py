@@ -26,43 +26,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from caql.actions.arguments import check, check_one_batch, is_known, limit_numbers, numbers, whole_number
+from caql.actions.joining import stacked
 from caql.errors import CaqlError
 
 if TYPE_CHECKING:
-    from caql.actions.set import ActionSet
+    pass
 
 SIGN_ROWS = 4
 """Up to this many actions |w_1 a_1| + ... is written with all combinations of signs, 2^(d-1) two-sided rows."""
 SUBSET_ROWS = 3
 """Up to this many actions [w_1 a_1]+ + ... is written with all subsets, 2^d - 1 rows; above it, auxiliary variables."""
-
-
-def _numbers(name: str, value: Any, axes: Sequence[int], *, infinite: bool = False) -> Any:
-    """The argument as float64, or as it is inside jit; checked for its number of axes and finite entries."""
-    if isinstance(value, jax.core.Tracer):
-        array: Any = value
-    else:
-        try:
-            array = np.asarray(value, np.float64)
-        except (TypeError, ValueError):
-            raise CaqlError(f"{name} = {value!r} must be a number or an array of numbers") from None
-        bad = np.isnan(array) if infinite else ~np.isfinite(array)
-        if bad.any():
-            raise CaqlError(f"{name} holds {array[bad].flat[0]}; every entry must be {'a' if infinite else 'a finite'} "
-                            "number")  # fmt: skip
-    if array.ndim not in axes:
-        shapes = {0: "one number", 1: "(d,)", 2: "(observations, d)"}
-        right = " or ".join(shapes[n] for n in axes)
-        raise CaqlError(f"{name} has shape {tuple(array.shape)}; right would be {right}")
-    return array
-
-
-def _limit(name: str, value: Any) -> Any:
-    """One number, or one per observation."""
-    array = _numbers(name, value, (0, 1, 2))
-    if array.ndim == 2:
-        raise CaqlError(f"{name} has shape {tuple(array.shape)}; right would be one number or (observations,)")
-    return array
 
 
 def _spread(xp: Any, value: Any, shape: Any) -> Any:
@@ -82,83 +56,6 @@ def _subsets(d: int) -> Any:
     return np.array([s for s in itertools.product((0, 1), repeat=d) if any(s)], np.float64)
 
 
-def _known(array: Any) -> bool:
-    return not isinstance(array, jax.core.Tracer)
-
-
-def _check(name: str, array: Any, wrong: Any, right: str) -> None:
-    """Raise where an array on the host is wrong; a traced one cannot be looked at."""
-    if _known(array) and _known(wrong) and np.any(wrong):
-        value = np.broadcast_to(array, np.shape(wrong))[wrong].flat[0]
-        raise CaqlError(f"{name} = {value:g} {right}")
-
-
-def _one_batch(**arrays: Any) -> None:
-    """All arrays with a leading axis must have the same one; given as name=(array, axes without it)."""
-    sizes = {name: array.shape[0] for name, (array, axes) in arrays.items() if array.ndim > axes}
-    if len(set(sizes.values())) > 1:
-        said = " and ".join(f"{name} for {size}" for name, size in sizes.items())
-        raise CaqlError(f"the arguments are for different numbers of observations: {said}")
-
-
-def _stack(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
-    """Arrays joined along an axis, their leading axes broadcast."""
-    shapes = {array.shape[:axis] for array in arrays}
-    if len(shapes) == 1:
-        return xp.concatenate(arrays, axis=axis)
-    leading = np.broadcast_shapes(*shapes)
-    if xp is not np:
-        return xp.concatenate([xp.broadcast_to(array, (*leading, *array.shape[axis:])) for array in arrays], axis=axis)
-    # NumPy's `broadcast_to` takes longer than the rest of a small set.
-    after = arrays[0].shape[axis:][1:]
-    made, done = np.empty((*leading, sum(array.shape[axis] for array in arrays), *after)), 0
-    for array in arrays:
-        end = done + array.shape[axis]
-        place: Any = (..., slice(done, end), *[slice(None)] * len(after))
-        made[place] = array
-        done = end
-    return made
-
-
-def join(first: ActionSet, second: ActionSet) -> ActionSet:
-    """The intersection: variables are the actions, the first set's auxiliary ones, the second's."""
-    if first.size != second.size:
-        raise CaqlError(
-            f"two sets joined with & are over {first.size} and {second.size} actions; the numbers must agree"
-        )
-    if len({first.states, second.states} - {None}) > 1:
-        raise CaqlError(
-            f"two sets joined with & are for {first.states} and {second.states} states; the numbers must agree"
-        )
-    traced = any(isinstance(array, jax.core.Tracer) for each in (first, second) for array in vars(each).values())
-    xp: Any = jnp if traced else np
-    if not traced:
-        first, second = first.on_host(), second.on_host()
-        if second.is_box and not second.auxiliary_low.size:  # as an action space is, at every step of an episode
-            bounds = np.maximum(first.low, second.low), np.minimum(first.high, second.high)
-            sides = first.row_low, first.row_high, first.auxiliary_low, first.auxiliary_high
-            return type(first)(*bounds, first.rows, *sides, first.integer)
-    d, here, there = first.size, first.auxiliary_low.shape[-1], second.auxiliary_low.shape[-1]
-    rows, zeros = second.rows, [xp.zeros((*s.rows.shape[:-1], n)) for s, n in ((first, there), (second, here))]
-    above = _stack_last(xp, first.rows, zeros[0])
-    below = _stack_last(xp, rows[..., :d], zeros[1], rows[..., d:])
-    whole = {*first.integer, *(i if i < d else i + here for i in second.integer)}
-    return type(first)(
-        xp.maximum(first.low, second.low),
-        xp.minimum(first.high, second.high),
-        _stack(xp, [above, below], -2),
-        _stack(xp, [first.row_low, second.row_low], -1),
-        _stack(xp, [first.row_high, second.row_high], -1),
-        _stack(xp, [first.auxiliary_low, second.auxiliary_low], -1),
-        _stack(xp, [first.auxiliary_high, second.auxiliary_high], -1),
-        tuple(sorted(whole)),
-    )
-
-
-def _stack_last(xp: Any, *arrays: Any) -> Any:
-    return xp.concatenate(arrays, axis=-1)
-
-
 class Constructors:
     """The constructors of `ActionSet`, as class methods of it."""
 
@@ -176,7 +73,7 @@ class Constructors:
         integer: Sequence[int] = (),
     ) -> Self:
         """A set of d actions; what is not given is no restriction."""
-        traced = any(not _known(a) for a in (rows, row_low, row_high, low, high, *(auxiliary or ())))
+        traced = any(not is_known(a) for a in (rows, row_low, row_high, low, high, *(auxiliary or ())))
         xp: Any = jnp if traced else np
         k = 0 if auxiliary is None else auxiliary[0].shape[-1]
         rows = xp.zeros((0, d + k)) if rows is None else rows
@@ -201,7 +98,7 @@ class Constructors:
     def bounds(cls, low: Any, high: Any, size: int | None = None) -> Self:
         """low <= a <= high: one number each with `size`, (d,), or (observations, d); sides may be infinite."""
         lower, upper = (
-            _numbers(name, value, (0, 1, 2), infinite=True) for name, value in (("low", low), ("high", high))
+            numbers(name, value, (0, 1, 2), infinite=True) for name, value in (("low", low), ("high", high))
         )
         sizes = {array.shape[-1] for array in (lower, upper) if array.ndim} | ({size} if size is not None else set())
         if len(sizes) != 1:
@@ -209,45 +106,45 @@ class Constructors:
                 f"low has shape {tuple(lower.shape)}, high {tuple(upper.shape)} and size is {size}; "
                 "they must agree on the number of actions, and one of them must say it"
             )
-        _one_batch(low=(lower, 1), high=(upper, 1))
-        if _known(lower) and _known(upper):
-            _check("low", lower, lower > upper, "exceeds high; it must not be larger anywhere")
+        check_one_batch(low=(lower, 1), high=(upper, 1))
+        if is_known(lower) and is_known(upper):
+            check("low", lower, lower > upper, "exceeds high; it must not be larger anywhere")
         return cls._of(sizes.pop(), low=lower, high=upper)
 
     @classmethod
     def linear(cls, rows: Any, low: Any = None, high: Any = None) -> Self:
         """low <= rows @ a <= high: rows (m, d) or (observations, m, d), sides one number, (m,) or (observations, m)."""
-        matrix = rows if not _known(rows) else np.asarray(rows, np.float64)
+        matrix = rows if not is_known(rows) else np.asarray(rows, np.float64)
         if matrix.ndim not in (2, 3):
             raise CaqlError(f"rows has shape {tuple(matrix.shape)}; right would be (m, d) or (observations, m, d)")
-        if _known(matrix):
-            _check("rows", matrix, ~np.isfinite(matrix), "is not finite; every entry must be")
+        if is_known(matrix):
+            check("rows", matrix, ~np.isfinite(matrix), "is not finite; every entry must be")
         if low is None and high is None:
             raise CaqlError("linear needs low, high or both: rows without a side say nothing")
         sides: list[Any] = []
         for name, side in (("low", low), ("high", high)):
-            array = None if side is None else _numbers(name, side, (0, 1, 2), infinite=True)
+            array = None if side is None else numbers(name, side, (0, 1, 2), infinite=True)
             if array is not None and array.ndim and array.shape[-1] != matrix.shape[-2]:
                 raise CaqlError(f"{name} has shape {tuple(array.shape)} for {matrix.shape[-2]} rows; one number each")
             sides.append(array)
         given = {name: (array, 1) for name, array in zip(("low", "high"), sides, strict=True) if array is not None}
-        _one_batch(rows=(matrix, 2), **given)
-        if len(given) == 2 and all(_known(array) for array, _ in given.values()):
-            _check("low", sides[0], sides[0] > sides[1], "exceeds high: no action could satisfy that row")
+        check_one_batch(rows=(matrix, 2), **given)
+        if len(given) == 2 and all(is_known(array) for array, _ in given.values()):
+            check("low", sides[0], sides[0] > sides[1], "exceeds high: no action could satisfy that row")
         return cls._of(matrix.shape[-1], matrix, *sides)
 
     @classmethod
     def equality(cls, weights: Any, total: Any) -> Self:
         """sum_i w_i a_i = total: weights (d,) or (observations, d), total one number or one per observation."""
-        w, t = _numbers("weights", weights, (1, 2)), _limit("total", total)
-        _one_batch(weights=(w, 1), total=(t, 0))
+        w, t = numbers("weights", weights, (1, 2)), limit_numbers("total", total)
+        check_one_batch(weights=(w, 1), total=(t, 0))
         return cls._of(w.shape[-1], w[..., None, :], t[..., None], t[..., None])
 
     @classmethod
     def budget(cls, weights: Any, limit: Any) -> Self:
         """sum_i w_i a_i <= limit: weights (d,) or (observations, d), limit one number or one per observation."""
-        w, most = _numbers("weights", weights, (1, 2)), _limit("limit", limit)
-        _one_batch(weights=(w, 1), limit=(most, 0))
+        w, most = numbers("weights", weights, (1, 2)), limit_numbers("limit", limit)
+        check_one_batch(weights=(w, 1), limit=(most, 0))
         return cls._of(w.shape[-1], w[..., None, :], None, most[..., None])
 
     @classmethod
@@ -258,14 +155,14 @@ class Constructors:
         auxiliary h_i >= |w_i a_i| for each of them and one row over the h.
         """
         w, most = _budget("absolute_budget", weights, limit)
-        xp: Any = np if _known(w) and _known(most) else jnp
+        xp: Any = np if is_known(w) and is_known(most) else jnp
         d = w.shape[-1]
         if d <= SIGN_ROWS:
             signs = _signs(d)
             sides = _spread(xp, most[..., None], (*most.shape, len(signs)))
             return cls._of(d, w[..., None, :] * signs, -sides, sides)
         each = w[..., None, :] * np.eye(d)
-        rows = [_stack(xp, [sign * each, -np.eye(d)], -1) for sign in (1.0, -1.0)]
+        rows = [stacked(xp, [sign * each, -np.eye(d)], -1) for sign in (1.0, -1.0)]
         return cls._of(d, *_summed(xp, rows, most), auxiliary=_shares(xp, d, most))
 
     @classmethod
@@ -276,20 +173,20 @@ class Constructors:
         h_i >= max(w_i a_i, 0) for each of them and one row over the h.
         """
         w, most = _budget("positive_budget", weights, limit)
-        xp: Any = np if _known(w) and _known(most) else jnp
+        xp: Any = np if is_known(w) and is_known(most) else jnp
         d = w.shape[-1]
         if d <= SUBSET_ROWS:
             subsets = _subsets(d)
             sides = _spread(xp, most[..., None], (*most.shape, len(subsets)))
             return cls._of(d, w[..., None, :] * subsets, None, sides)
-        rows = [_stack(xp, [w[..., None, :] * np.eye(d), -np.eye(d)], -1)]
+        rows = [stacked(xp, [w[..., None, :] * np.eye(d), -np.eye(d)], -1)]
         return cls._of(d, *_summed(xp, rows, most), auxiliary=_shares(xp, d, most))
 
     @classmethod
     def simplex(cls, size: int, total: Any = 1.0) -> Self:
         """a_i >= 0 and sum_i a_i = total: shares of a whole; total one number or one per observation."""
-        d, whole = _count("size", size), _limit("total", total)
-        _check("total", whole, whole < 0 if _known(whole) else False, "must not be negative: the shares are not")
+        d, whole = whole_number("size", size), limit_numbers("total", total)
+        check("total", whole, whole < 0 if is_known(whole) else False, "must not be negative: the shares are not")
         return cls._of(d, np.ones((1, d)), whole[..., None], whole[..., None], low=0.0)
 
     @classmethod
@@ -300,7 +197,7 @@ class Constructors:
         last: where the last action stands in an observation: a slice, or a list of indices.
         step: one number, or (d,).
         """
-        seen = _numbers("observations", observations, (1, 2))
+        seen = numbers("observations", observations, (1, 2))
         try:
             before = seen[..., last if isinstance(last, slice) else np.asarray(last, np.intp)]
         except (IndexError, TypeError, ValueError):
@@ -310,10 +207,10 @@ class Constructors:
         if before.ndim != seen.ndim or before.shape[-1] == 0:
             count = "a single number" if before.ndim != seen.ndim else "no number"
             raise CaqlError(f"last = {last!r} picks {count} of an observation; give a slice or a list, one per action")
-        width = _numbers("step", step, (0, 1))
+        width = numbers("step", step, (0, 1))
         if width.ndim and width.shape[-1] != before.shape[-1]:
             raise CaqlError(f"step has {width.shape[-1]} numbers for {before.shape[-1]} actions; one each is right")
-        _check("step", width, width < 0 if _known(width) else False, "must not be negative")
+        check("step", width, width < 0 if is_known(width) else False, "must not be negative")
         return cls._of(before.shape[-1], low=before - width, high=before + width)
 
     @classmethod
@@ -322,14 +219,14 @@ class Constructors:
 
         The bounds are part of the set: give the environment's, or smaller ones.
         """
-        lower, upper = _numbers("low", low, (1,)), _numbers("high", high, (1,))
+        lower, upper = numbers("low", low, (1,)), numbers("high", high, (1,))
         if lower.shape != upper.shape:
             raise CaqlError(f"low has {lower.shape[-1]} numbers and high {upper.shape[-1]}; one per action is right")
         d = lower.shape[-1]
-        if not 0 <= _count("count", count, least=0) <= d:
+        if not 0 <= whole_number("count", count, least=0) <= d:
             raise CaqlError(f"count = {count} must be between 0 and {d}, the number of actions")
-        _check("low", lower, lower > 0, "must not be above 0, or the action could never be zero")
-        _check("high", upper, upper < 0, "must not be below 0, or the action could never be zero")
+        check("low", lower, lower > 0, "must not be above 0, or the action could never be zero")
+        check("high", upper, upper < 0, "must not be below 0, or the action could never be zero")
         rows = np.concatenate([np.hstack([np.eye(d), -np.diag(side)]) for side in (upper, lower)])
         rows = np.concatenate([rows, np.hstack([np.zeros((1, d)), np.ones((1, d))])])
         row_low = np.concatenate([np.full(d, -np.inf), np.zeros(d), [-np.inf]])
@@ -340,13 +237,13 @@ class Constructors:
     @classmethod
     def one_of(cls, size: int) -> Self:
         """A choice among `size`: one action is 1 and the others are 0."""
-        d = _count("size", size)
+        d = whole_number("size", size)
         return cls._of(d, np.ones((1, d)), np.ones(1), np.ones(1), low=0.0, high=1.0, integer=range(d))
 
     @classmethod
     def whole(cls, size: int, indices: Sequence[int] | None = None) -> Self:
         """Whole numbers: all of `size` actions, or those at `indices`."""
-        d = _count("size", size)
+        d = whole_number("size", size)
         chosen = range(d) if indices is None else indices
         wrong = [i for i in chosen if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < d]
         if wrong:
@@ -357,7 +254,7 @@ class Constructors:
     def levels(cls, values: Sequence[Any]) -> Self:
         """a_i is one of values[i], a list of numbers for each action; None leaves that action free."""
         lists = [
-            None if each is None else np.unique(_numbers(f"values[{i}]", each, (1,))) for i, each in enumerate(values)
+            None if each is None else np.unique(numbers(f"values[{i}]", each, (1,))) for i, each in enumerate(values)
         ]
         if not lists:
             raise CaqlError("values is empty; it must hold a list of numbers for each action")
@@ -382,15 +279,15 @@ class Constructors:
     @classmethod
     def off_or_between(cls, low: Any, high: Any) -> Self:
         """a_i = 0 or low_i <= a_i <= high_i, for each i: (d,) numbers, or (observations, d)."""
-        lower, upper = _numbers("low", low, (1, 2)), _numbers("high", high, (1, 2))
+        lower, upper = numbers("low", low, (1, 2)), numbers("high", high, (1, 2))
         if lower.shape[-1] != upper.shape[-1]:
             raise CaqlError(f"low has {lower.shape[-1]} numbers and high {upper.shape[-1]}; one per action is right")
-        _one_batch(low=(lower, 1), high=(upper, 1))
-        xp: Any = np if _known(lower) and _known(upper) else jnp
+        check_one_batch(low=(lower, 1), high=(upper, 1))
+        xp: Any = np if is_known(lower) and is_known(upper) else jnp
         if xp is np:
-            _check("low", lower, lower > upper, "exceeds high; it must not be larger anywhere")
+            check("low", lower, lower > upper, "exceeds high; it must not be larger anywhere")
         d = lower.shape[-1]
-        rows = _stack(xp, [_stack(xp, [np.eye(d), -side[..., None] * np.eye(d)], -1) for side in (upper, lower)], -2)
+        rows = stacked(xp, [stacked(xp, [np.eye(d), -side[..., None] * np.eye(d)], -1) for side in (upper, lower)], -2)
         row_low = np.concatenate([np.full(d, -np.inf), np.zeros(d)])
         row_high = np.concatenate([np.zeros(d), np.full(d, np.inf)])
         switches = np.zeros(d), np.ones(d)
@@ -404,7 +301,7 @@ class Constructors:
         places = [int(i) for i in indices]
         if len(places) != d or len(set(places)) != d or not all(0 <= i < size for i in places):
             raise CaqlError(f"indices = {places} must be {d} different places among the {size} actions, from 0")
-        xp: Any = jnp if any(not _known(leaf) for leaf in jax.tree.leaves(mine)) else np
+        xp: Any = jnp if any(not is_known(leaf) for leaf in jax.tree.leaves(mine)) else np
         columns = np.zeros((d + k, size + k))
         columns[np.arange(d + k), [*places, *range(size, size + k)]] = 1.0
         # Where each of the `size` bounds comes from: one of the d, or the last entry, which is no bound.
@@ -412,7 +309,7 @@ class Constructors:
         source[places] = np.arange(d)
 
         def spread(bound: Any, missing: float) -> Any:
-            return _stack(xp, [bound, np.full(1, missing)], -1)[..., source]
+            return stacked(xp, [bound, np.full(1, missing)], -1)[..., source]
 
         whole = [places[i] if i < d else size + i - d for i in mine.integer]
         build: Any = type(self)
@@ -423,16 +320,10 @@ class Constructors:
         return made
 
 
-def _count(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise CaqlError(f"{name} = {value!r} must be a whole number, at least {least}")
-    return int(value)
-
-
 def _budget(name: str, weights: Any, limit: Any) -> tuple[Any, Any]:
-    w, most = _numbers("weights", weights, (1, 2)), _limit("limit", limit)
-    _one_batch(weights=(w, 1), limit=(most, 0))
-    _check("limit", most, most < 0 if _known(most) else False, f"must not be negative: {name} could never be met")
+    w, most = numbers("weights", weights, (1, 2)), limit_numbers("limit", limit)
+    check_one_batch(weights=(w, 1), limit=(most, 0))
+    check("limit", most, most < 0 if is_known(most) else False, f"must not be negative: {name} could never be met")
     return w, most
 
 
@@ -441,7 +332,7 @@ def _summed(xp: Any, rows: list[Any], most: Any) -> tuple[Any, Any, Any]:
     d = rows[0].shape[-2]
     total = np.concatenate([np.zeros((1, d)), np.ones((1, d))], axis=-1)
     zeros = np.zeros(d * len(rows))
-    return _stack(xp, [*rows, total], -2), None, _stack(xp, [zeros, most[..., None]], -1)
+    return stacked(xp, [*rows, total], -2), None, stacked(xp, [zeros, most[..., None]], -1)
 
 
 def _shares(xp: Any, d: int, most: Any) -> tuple[Any, Any]:

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from caql.actions import hull, projection, rounding, traced
-from caql.actions.constructors import Constructors, join
+from caql.actions.constructors import Constructors
+from caql.actions.joining import join
 from caql.errors import CaqlError
 
 Array = Any

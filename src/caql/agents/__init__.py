@@ -19,7 +19,8 @@ def preset_settings(name: str) -> dict[str, Any]:
     """The settings of CAQL that make up a preset.
 
     `paper` is what the tables are made with: the defaults, with the noise that the search chose.  `recommended` is
-    the same with the minimum of two critics and 64 x 64 networks; docs/explanation/notebook.md has its evidence.
+    the same with the minimum of two critics, 64 x 64 networks and learning rates that decay to a tenth;
+    docs/explanation/notebook.md has its evidence.
     Raises `CaqlError` for an unknown name.
     """
     if name not in PRESETS:
@@ -32,7 +33,7 @@ def preset_settings(name: str) -> dict[str, Any]:
     paper = {"exploration": importlib.import_module("caql.agents.policies").Exploration(decay=0.9999)}
     if name == "paper":
         return paper
-    return paper | {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64)}
+    return paper | {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64), "rate_decay": 0.9998}
 
 
 def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,14 @@ METHODS: dict[str, Settings] = {
     "caql-cem": {"agent": {"name": "caql", "solver": {"name": "cem"}, "relative_tolerance": 1e-4}},
     # Not the paper's: the preset of `caql.agents`, whose evidence is in the notebook.
     "caql-recommended": {
-        "agent": {"name": "caql", "solver": {"name": "ga"}, "critics": 2, "hidden": [64, 64], "action_hidden": [64, 64]}
+        "agent": {
+            "name": "caql",
+            "solver": {"name": "ga"},
+            "critics": 2,
+            "hidden": [64, 64],
+            "action_hidden": [64, 64],
+            "rate_decay": 0.9998,
+        }
     },
     "naf": {"agent": {"name": "naf"}},
     "ddpg": {"agent": {"name": "ddpg"}},

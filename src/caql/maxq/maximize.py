@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caql.actions import ActionSet
-from caql.errors import CaqlWarning
+from caql.errors import CaqlError, CaqlWarning
 from caql.graphs import Network
 from caql.graphs.chain import network_of_layers
 from caql.graphs.objective import Objective
@@ -183,7 +183,10 @@ def _answer(solver: Solver, problem: Problem) -> Solution:
             raise
         return Solution(*arrays)
     single = jax.tree.map(lambda array: np.asarray(array, np.float32), problem)
-    found: Solution = jax.device_get(_run_traceable(solver, single, jax.random.key(0)))
+    try:
+        found: Solution = jax.device_get(_run_traceable(solver, single, jax.random.key(0)))
+    except CaqlError as refusal:
+        raise CaqlError(str(refusal)) from None  # without JAX's remarks on its own frames
     # float32 may have rounded the action across the set's edge, and its value with it.
     actions: Any = np.nan_to_num(np.asarray(found.actions, np.float64))
     actions = np.clip(actions, problem.action_set.low, problem.action_set.high)

@@ -120,7 +120,8 @@ def _parts(question: Question, ask: Ask, solver: Solver) -> Iterator[Solution]:
 def _at_once(question: Question) -> int:
     """How many states are lowered together."""
     graph = question.objective.graph
-    widest = max((graph.nodes[index].size for index in graph.reached([question.objective.node])), default=1)
+    values = [graph.nodes[index] for index in graph.reached([question.objective.node])]
+    widest = max((value.size for value in values if value.constant is None), default=1)
     return max(1, TOGETHER // (2 * widest) ** 2)
 
 

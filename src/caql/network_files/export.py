@@ -106,16 +106,10 @@ class _Writer:
         weights, bias = self.constant(dense.weights), self.constant(dense.bias)
         return self.node("Gemm", [self.value(dense.source), weights, bias], alpha=1.0, beta=1.0, transB=0)
 
-    def _batched(self, index: int) -> str:
-        """A value that has the batch's side, also if it is a constant."""
-        constant = self.graph.nodes[index].constant
-        if constant is None:
-            return self.names[index]
-        return self.constant(constant.reshape(1, *without_batch(constant.shape)))
-
     def _name_output(self, port: Port) -> None:
         """Call what a node computes by the output's name; a copy is written only where it has a name already."""
-        name = self._batched(port.node)
+        constant = self.is_constant(port.node)
+        name = self.repeated(port.node, self.network.inputs[0].node) if constant else self.names[port.node]
         maker = next((node for node in self.nodes if name in node.output and name.startswith("v")), None)
         if maker is None or any(name == other.name for other in self.network.outputs):
             self.node("Identity", [name], port.name)
@@ -127,10 +121,12 @@ class _Writer:
 
     def repeated(self, index: int, like: int) -> str:
         """A constant, once for each sample of another value."""
-        shape = without_batch(self.graph.shape(index))
+        constant = self.graph.nodes[index].constant
+        assert constant is not None
+        shape = without_batch(constant.shape)
         samples = self.node("Shape", [self.names[like]], start=0, end=1)
         target = self.node("Concat", [samples, self.constant(shape, np.int64)], axis=0)
-        return self.node("Expand", [self._batched(index), target])
+        return self.node("Expand", [self.constant(constant.reshape(1, *shape)), target])
 
     def _write(self, index: int) -> str:
         node = self.graph.nodes[index]

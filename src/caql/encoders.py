@@ -68,15 +68,19 @@ class Cnn:
                 side = (side - kernel) // stride + 1
         return found
 
+    def fresh(self, key: jax.Array, sizes: tuple[int, ...]) -> Layers:
+        """Layers before their first step: those of all networks, sqrt(6) times as large, with biases of zero."""
+        return tuple((np.float32(math.sqrt(6.0)) * weights, 0 * bias) for weights, bias in init_layers(key, sizes))
+
     def init(self, key: jax.Array, shape: tuple[int, ...]) -> Any:
         convolutions, filters = self._convolutions(shape), []
         height, width, inputs = shape
         for channels, kernel, stride in convolutions:
             key, own = jax.random.split(key)
-            ((weights, bias),) = _init_layers(own, (kernel * kernel * inputs, channels))
+            ((weights, bias),) = self.fresh(own, (kernel * kernel * inputs, channels))
             filters.append((weights.reshape(kernel, kernel, inputs, channels), bias))
             height, width, inputs = (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels
-        return filters, _init_layers(key, (height * width * inputs, self.features))
+        return filters, self.fresh(key, (height * width * inputs, self.features))
 
     def apply(self, parameters: Any, observations: jax.Array) -> jax.Array:
         filters, ((weights, bias),) = parameters
@@ -110,11 +114,6 @@ class Keypoints(Cnn):
         y = jnp.einsum("bijc,i->bc", maps, rows) / mass
         x = jnp.einsum("bijc,j->bc", maps, columns) / mass
         return jnp.concatenate([y, x, jax.nn.relu(maps.reshape(len(maps), -1) @ weights + bias)], axis=-1)
-
-
-def _init_layers(key: jax.Array, sizes: tuple[int, ...]) -> Layers:
-    """Layers of `init_layers` with weights sqrt(6) times as large and biases of zero."""
-    return tuple((np.float32(math.sqrt(6.0)) * weights, 0 * bias) for weights, bias in init_layers(key, sizes))
 
 
 def _convolve(pixels: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:

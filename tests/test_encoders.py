@@ -10,7 +10,7 @@ from caql.actions import make_box
 from caql.agents import caql as agents
 from caql.agents.agent import Spec
 from caql.agents.caql import CAQLConfig
-from caql.encoders import Cnn, FlatEncoder
+from caql.encoders import Cnn, FlatEncoder, Keypoints
 from caql.errors import CaqlError
 from caql.maxq.problem import Status
 from caql.maxq.solvers import make_solver
@@ -60,6 +60,35 @@ def test_a_convolution_by_hand():
     np.testing.assert_allclose(
         cnn.apply((ones, (last,)), pixels / np.float32(255)), np.full((2, 3), 25 * 16.5), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 1), (5, 3)])
+def test_the_convolution_is_xlas(kernel, stride):
+    rng = np.random.default_rng(0)
+    pixels = jnp.asarray(rng.normal(size=(2, 17, 13, 3)), jnp.float32)
+    filters = jnp.asarray(rng.normal(size=(kernel, kernel, 3, 5)), jnp.float32)
+    names = ("NHWC", "HWIO", "NHWC")
+    expected = jax.lax.conv_general_dilated(pixels, filters, (stride, stride), "VALID", dimension_numbers=names)
+    np.testing.assert_allclose(encoders._convolve(pixels, filters, stride), expected, atol=1e-4)
+
+
+def test_a_signal_keeps_its_size_through_the_encoder():
+    """He et al.: the mean square of what goes on is that of what came in, within a factor of about two."""
+    pixels = np.random.default_rng(0).normal(size=(64, 84, 84, 3)).astype(np.float32)
+    features = np.asarray(Cnn().apply(Cnn().init(KEY, (84, 84, 3)), pixels))
+    assert 0.3 < np.sqrt((features**2).mean()) < 2.0
+
+
+def test_keypoints_are_where_a_channel_is_active():
+    """A filter of ones sees one bright pixel in the windows around it; their centre is known by hand."""
+    encoder = Keypoints(channels=(1,), kernels=(4,), strides=(2,), features=2)
+    parameters = [(jnp.ones((4, 4, 1, 1)), jnp.zeros(1))], ((jnp.zeros((25, 2)), jnp.zeros(2)),)
+    pixels = np.zeros((3, 12, 12, 1), np.uint8)
+    pixels[0, 2, 7] = 255  # in windows 0 and 1 from above, 2 and 3 from the left, of 5 that go from -1 to 1
+    pixels[1, 11, 0] = 255  # in window 4 and in window 0 alone
+    found = np.asarray(encoder.apply(parameters, pixels))
+    np.testing.assert_allclose(found, [[-0.75, 0.25, 0, 0], [1, -1, 0, 0], [0, 0, 0, 0]], atol=0.02)
+    assert FlatEncoder("keypoints", (16, 16, 2), np.uint8).features == 64 + 2 * 16
 
 
 @pytest.mark.parametrize(("side", "convolutions"), [(84, 3), (40, 2), (16, 1), (8, 0)])
@@ -175,7 +204,10 @@ def test_images_end_to_end(tmp_path):
         (lambda: TD3("CnnPolicy", Dot()), r"'CnnPolicy' with an encoder needs CAQL; td3 takes vectors"),
         (lambda: CAQL("LstmPolicy", "Pendulum"), r"policy = 'LstmPolicy' is not known"),
         (lambda: CAQL("MlpPolicy", "Pendulum", encoder=3), r"encoder = 3 must have the functions init"),
-        (lambda: CAQL("MlpPolicy", "Pendulum", encoder="cn"), r"encoder = 'cn' must be 'cnn' or MODULE:NAME"),
+        (
+            lambda: CAQL("MlpPolicy", "Pendulum", encoder="cn"),
+            r"encoder = 'cn' must be 'cnn', 'keypoints' or MODULE:NAME",
+        ),
         (lambda: encoders.use("no_such_module:thing"), r"encoder = 'no_such_module:thing' cannot be imported"),
         (lambda: FlatEncoder("os:path", SHAPE), r"encoder = 'os:path' is not known here"),
     ],

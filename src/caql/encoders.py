@@ -9,7 +9,8 @@ An encoder is an object with two pure functions:
     apply(parameters, observations) -> features     (B, *shape) -> (B, k) float32
 
 Observations come as the environment gives them, uint8 for images and float32 for everything else.  `Cnn` is the one
-for images.  A configuration holds an encoder's name; `use` makes an encoder of your own known by one.
+for images, `Keypoints` the one for images in which places matter.  A configuration holds an encoder's name; `use` makes
+an encoder of your own known by one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from jax.flatten_util import ravel_pytree
 
 from caql.errors import CaqlError
 from caql.named_code import import_named
-from caql.networks import init_layers
+from caql.networks import Layers, init_layers
 
 
 class Encoder(Protocol):
@@ -45,7 +46,8 @@ class Cnn:
     """Convolutions with ReLU, then one layer of `features` units with ReLU; images are (height, width, channels).
 
     Pixels in uint8 are divided by 255.  A convolution is left out unless three of its kernels fit side by side: images
-    of 84 x 84 pixels take all of them, 16 x 16 the second alone.
+    of 84 x 84 pixels take all of them, 16 x 16 the second alone.  Weights begin uniform in +-sqrt(6 / fan in), which
+    keeps the size of a signal through ReLUs (He et al. 2015): a few bright pixels would be lost with less.
     """
 
     channels: tuple[int, ...] = (16, 16, 32)
@@ -66,29 +68,71 @@ class Cnn:
                 side = (side - kernel) // stride + 1
         return found
 
+    def fresh(self, key: jax.Array, sizes: tuple[int, ...]) -> Layers:
+        """Layers before their first step: those of all networks, sqrt(6) times as large, with biases of zero."""
+        return tuple((np.float32(math.sqrt(6.0)) * weights, 0 * bias) for weights, bias in init_layers(key, sizes))
+
     def init(self, key: jax.Array, shape: tuple[int, ...]) -> Any:
         convolutions, filters = self._convolutions(shape), []
         height, width, inputs = shape
         for channels, kernel, stride in convolutions:
             key, own = jax.random.split(key)
-            ((weights, bias),) = init_layers(own, (kernel * kernel * inputs, channels))
+            ((weights, bias),) = self.fresh(own, (kernel * kernel * inputs, channels))
             filters.append((weights.reshape(kernel, kernel, inputs, channels), bias))
             height, width, inputs = (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels
-        return filters, init_layers(key, (height * width * inputs, self.features))
+        return filters, self.fresh(key, (height * width * inputs, self.features))
 
     def apply(self, parameters: Any, observations: jax.Array) -> jax.Array:
         filters, ((weights, bias),) = parameters
+        maps = self._maps(filters, observations)
+        return jax.nn.relu(maps.reshape(len(maps), -1) @ weights + bias)
+
+    def _maps(self, filters: Any, observations: jax.Array) -> jax.Array:
+        """What the convolutions make of the pixels, (B, height, width, channels)."""
         pixels = observations.astype(jnp.float32) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
         steps = [stride for _, _, stride in self._convolutions(observations.shape[1:])]
         for (kernel, shift), stride in zip(filters, steps, strict=True):
-            pixels = jax.lax.conv_general_dilated(
-                pixels, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
-            pixels = jax.nn.relu(pixels + shift)
-        return jax.nn.relu(pixels.reshape(len(pixels), -1) @ weights + bias)
+            pixels = jax.nn.relu(_convolve(pixels, kernel, stride) + shift)
+        return pixels
 
 
-_KNOWN: dict[str, Encoder] = {"cnn": Cnn()}
+@dataclass(frozen=True)
+class Keypoints(Cnn):
+    """The features of `Cnn`, and where in the image each channel of its last convolution is active.
+
+        y = sum_ij m_ij y_i / (sum_ij m_ij + 0.01),     x alike,
+
+    with m >= 0 the channel's map and coordinates from -1 to 1: the centre of mass of what the channel responds to.  A
+    head can compute with places at once, which it would have to learn pixel by pixel otherwise.
+    """
+
+    def apply(self, parameters: Any, observations: jax.Array) -> jax.Array:
+        filters, ((weights, bias),) = parameters
+        maps = self._maps(filters, observations)
+        rows, columns = (jnp.linspace(-1.0, 1.0, side) for side in maps.shape[1:3])
+        mass = maps.sum(axis=(1, 2)) + 0.01
+        y = jnp.einsum("bijc,i->bc", maps, rows) / mass
+        x = jnp.einsum("bijc,j->bc", maps, columns) / mass
+        return jnp.concatenate([y, x, jax.nn.relu(maps.reshape(len(maps), -1) @ weights + bias)], axis=-1)
+
+
+def _convolve(pixels: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """The convolution of (B, height, width, inputs) with (side, side, inputs, channels), without padding.
+
+    As one product of matrices, with all windows beside each other: XLA's own convolution is many times slower on a CPU
+    inside the loop over minibatches.
+    """
+    count, height, width, inputs = pixels.shape
+    side = kernel.shape[0]
+    tops, lefts = (np.arange(0, length - side + 1, stride) for length in (height, width))
+    y = tops[:, None, None, None] + np.arange(side)[:, None]
+    x = lefts[:, None, None] + np.arange(side)
+    windows = pixels.reshape(count, height * width, inputs)[:, (y * width + x).reshape(-1)]
+    flat = windows.reshape(count, len(tops), len(lefts), side * side * inputs)
+    return flat @ kernel.reshape(-1, kernel.shape[-1])
+
+
+_KNOWN: dict[str, Encoder] = {"cnn": Cnn(), "keypoints": Keypoints()}
 
 
 def use(encoder: str | Encoder) -> str:
@@ -99,7 +143,9 @@ def use(encoder: str | Encoder) -> str:
     """
     if isinstance(encoder, str) and encoder in _KNOWN:
         return encoder
-    found: Any = import_named("encoder", encoder, "'cnn' or MODULE:NAME") if isinstance(encoder, str) else encoder
+    found: Any = (
+        import_named("encoder", encoder, "'cnn', 'keypoints' or MODULE:NAME") if isinstance(encoder, str) else encoder
+    )
     if not all(callable(getattr(found, part, None)) for part in ("init", "apply")):
         raise CaqlError(f"encoder = {encoder!r} must have the functions init(key, shape) and apply(parameters, x)")
     kind = type(found)

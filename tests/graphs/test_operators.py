@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from caql.graphs.opaque import OPAQUE
 from caql.network_files import read_network
+from caql.network_files.export import write_onnx
 from caql.network_files.operator_table import OPERATORS
 
 RNG = np.random.default_rng(0)
@@ -136,3 +137,21 @@ def test_an_operator_computes_what_onnxruntime_computes(tmp_path: Path, case: An
 
 def test_every_operator_is_tried() -> None:
     assert {case[0] for case in CASES} == set(OPERATORS)
+
+
+WRITTEN = [case for case in CASES if case[0] not in {*OPAQUE, "Softmax"}]
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=[f"{k}-{case[0]}" for k, case in enumerate(WRITTEN)])
+def test_an_operator_is_written_again_for_any_number_of_samples(tmp_path: Path, case: Any) -> None:
+    write(tmp_path / "one.onnx", *case)
+    network = read_network(tmp_path / "one.onnx").network
+    write_onnx(network, tmp_path / "many.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "many.onnx"), providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    shape = case[3][1:] if len(case[3]) > 1 and case[3][0] == 1 else case[3]
+    assert tuple(given.shape[1:]) == shape
+    x = np.random.default_rng(1).normal(size=(3, *shape)).astype(np.float32)
+    found = np.concatenate([each.reshape(3, -1) for each in session.run(None, {given.name: x})], axis=1)
+    expected = network.evaluate(np.zeros((3, 0)), x.reshape(3, -1))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -78,6 +78,53 @@ def test_a_module_of_two_inputs() -> None:
     assert (solution.status == 0).all()
 
 
+class Shaped(nn.Module):
+    """One vector of 18 numbers, cut, stacked to a picture of two channels, pooled and indexed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(7, 1)
+
+    def forward(self, x):
+        first, second = torch.split(x, [8, 10], dim=1)
+        third, fourth = second[:, 2:].chunk(2, dim=1)
+        image = torch.stack([first, torch.cat([third, fourth], 1)], dim=1).view(-1, 2, 4, 2)
+        image = image.transpose(2, 3).permute(0, 1, 3, 2)
+        largest = nn.functional.max_pool2d(image, 2, stride=1)  # (N, 2, 3, 1)
+        mean = nn.functional.avg_pool2d(image, (4, 2))
+        joined = torch.cat([largest.flatten(1), nn.functional.hardsigmoid(mean[:, 0, 0])], 1)
+        return self.last(joined)[..., 0]
+
+
+def test_a_module_that_cuts_and_rearranges() -> None:
+    torch.manual_seed(2)
+    module, x = Shaped().double(), np.random.default_rng(0).normal(size=(5, 18))
+    with torch.no_grad():
+        expected = module(torch.tensor(x)).numpy()
+    found = network(module, shapes={"x": 18})
+    np.testing.assert_allclose(found.evaluate(x[:, :0], x)[:, 0], expected, rtol=1e-12)
+
+
+class Computed(nn.Module):
+    def forward(self, x):
+        return x[x]
+
+
+class Indices(nn.Module):
+    def forward(self, x):
+        return nn.functional.max_pool1d(x, 2, return_indices=True)[0]
+
+
+class Parts(nn.Module):
+    def forward(self, x):
+        return x.split(2, dim=1)
+
+
+class Uneven(nn.Module):
+    def forward(self, x):
+        return x.split([2, 2], dim=1)[0]
+
+
 def test_a_state_dict() -> None:
     module = nn.Sequential(*[layer for k in range(11) for layer in (nn.Linear(6, 6), nn.ReLU())], nn.Linear(6, 1))
     same(module, network(module.double().state_dict()), X)
@@ -101,6 +148,10 @@ class Branching(nn.Module):
         (nn.Sequential(nn.Linear(6, 3), nn.Softmax(dim=1)), {}, "torch's Softmax cannot be read; known are Linear"),
         (Product(), {"shapes": {"x": 6}}, "torch's sin cannot be read; known are relu"),
         (Branching(), {"shapes": {"x": 6}}, "cannot be traced"),
+        (Computed(), {"shapes": {"x": 6}}, "right would be numbers and slices"),
+        (Indices(), {"shapes": {"x": 6}}, "torch's max_pool1d_with_indices cannot be read"),
+        (Parts(), {"shapes": {"x": 6}}, "the 3 parts of split; one is meant"),
+        (Uneven(), {"shapes": {"x": 6}}, "lengths [2, 2] do not add up to 6"),
         (Critic(), {}, "the length of the input 'state' does not follow from the module; give shapes="),
         (nn.Linear(6, 1), {"colour": 1}, "colour = 1 has no meaning for this network; it takes shapes, action"),
         (torch.zeros(3), {}, "a torch Tensor is not a network"),

@@ -37,8 +37,8 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     combine: Literal["min", "mean"] = "min"
     """The combination of several critics."""
     encoder: str | None = None
-    """What turns observations into features, with which the Q-network and the action function begin: 'cnn' for images,
-    or MODULE:NAME of your own (see `caql.encoders`)."""
+    """What turns observations into features, with which the Q-network and the action function begin: 'cnn' or
+    'keypoints' for images, or MODULE:NAME of your own (see `caql.encoders`)."""
     action_hidden: tuple[int, ...] = (32, 16)
     """Units of the action function's hidden layers."""
     discount: float = 0.99

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,6 +146,13 @@ class Network:
 
     def size(self, port: Port) -> int:
         return self.graph.nodes[port.node].size
+
+    @cached_property
+    def layers(self) -> list[tuple[Array, Array]] | None:
+        """The layers `(W, b)` of all inputs, states first, if the network is a chain of them with ReLU between."""
+        from caql.graphs.plain import chain_of
+
+        return chain_of(self)
 
     def with_action(self, name: str) -> Network:
         """The same network with the input of that name as its action."""

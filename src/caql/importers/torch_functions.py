@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from caql.errors import CaqlError
 from caql.graphs.activations import Abs, Clip, Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh
 from caql.graphs.builder import Builder
 from caql.graphs.operations import Add, Divide, MatMul, Multiply, Operation
 from caql.importers.torch_layers import flatten as flattened
+from caql.importers.torch_shaping import AS_FUNCTIONS, SHAPING, Value
 
-
-class Value(NamedTuple):
-    """A value of the graph."""
-
-    node: int
-
-
-Function = Callable[..., int]
+Function = Callable[..., Any]
 
 
 def _node(builder: Builder, given: Any) -> int:
@@ -126,6 +120,7 @@ _ACTIVATIONS: dict[str, Function] = {
     "leaky_relu": _leaky,
     "relu6": _one(Clip(0.0, 6.0)),
     "hardtanh": _hardtanh,
+    "hardsigmoid": lambda builder, x, inplace=False: builder.hard_sigmoid(_node(builder, x), 1.0 / 6.0, 0.5),  # noqa: ARG005
     "elu": _elu,
     "gelu": _gelu,
     "clamp": _clamp,
@@ -147,6 +142,13 @@ _SHARED: dict[str, Function] = {
     "reshape": _reshape,
     "squeeze": _squeeze,
     "unsqueeze": _unsqueeze,
+    **SHAPING,
 }
-FUNCTIONS: dict[str, Function] = {**_SHARED, "truediv": _two(Divide()), "cat": _concat, "concat": _concat}
+FUNCTIONS: dict[str, Function] = {
+    **_SHARED,
+    **AS_FUNCTIONS,
+    "truediv": _two(Divide()),
+    "cat": _concat,
+    "concat": _concat,
+}
 METHODS: dict[str, Function] = {**_SHARED, "view": _reshape}

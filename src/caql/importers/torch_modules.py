@@ -14,8 +14,9 @@ from caql.graphs import Network
 from caql.graphs.builder import Builder
 from caql.graphs.graph import Port
 from caql.importers.parameters import network_of_parameters
-from caql.importers.torch_functions import FUNCTIONS, METHODS, Value
+from caql.importers.torch_functions import FUNCTIONS, METHODS
 from caql.importers.torch_layers import LAYERS
+from caql.importers.torch_shaping import Value
 
 OPTIONS = ("shapes", "action", "activation")
 
@@ -132,7 +133,13 @@ class _Reader:
         if isinstance(given, list | tuple):
             return [self._argument(each) for each in given]
         known = isinstance(given, self.node_type) and given in self.values
-        return Value(self.values[given]) if known else given
+        if not known:
+            return given
+        found = self.values[given]
+        return [Value(each) for each in found] if isinstance(found, list) else Value(found)
 
     def _value(self, node: Any) -> int:
-        return int(self.values[node])
+        found = self.values[node]
+        if isinstance(found, list):
+            raise CaqlError(f"{self.builder.label}: it is given the {len(found)} parts of {node.name}; one is meant")
+        return int(found)

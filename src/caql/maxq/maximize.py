@@ -2,8 +2,8 @@
 
     solution = maximize([(W0, b0), (W1, b1), (W2, b2)], low=-1, high=1, states=x)
 
-Layers `(W, b)` with ReLU between go to the solver as they are; any other network (`graphs.Network`) is lowered to such
-layers first (`objectives`).
+Layers `(W, b)` with ReLU between go to the solver as they are, also if they come as a graph (`graphs.Network`) that is
+such a chain; any other graph is lowered to such layers first (`objectives`).
 
 Everything a user can get wrong is checked first, once (`arguments`): the solvers behind trust their problem.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caql.actions import ActionSet
-from caql.errors import CaqlWarning
+from caql.errors import CaqlError, CaqlWarning
 from caql.graphs import Network
 from caql.graphs.chain import network_of_layers
 from caql.graphs.objective import Objective
@@ -40,7 +40,7 @@ from caql.maxq.host import brought_inside, is_proved
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.objectives import AtStates, Question, solve_objective
 from caql.maxq.problem import Minimum, Problem, Solution, Solver, Status
-from caql.networks import FoldedNetwork, folded_value
+from caql.networks import FoldedNetwork, fold_state, folded_value
 
 Rows = tuple[ArrayLike, ArrayLike]
 """A matrix and its right-hand side."""
@@ -143,7 +143,22 @@ def posed(layers: Any, states: Any, output: Any = None, minimize: bool = False) 
     network = layers if isinstance(layers, Network) else network_of_layers(checked_layers(layers))
     batch = checked_states(states)
     d = network.sizes(batch.shape[1])[1]
+    plain = _plain(network, output, minimize)
+    if plain is not None:
+        both: list[Any] = [plain, batch]
+        return Posed(fold_state(*both), (len(batch), d))
     return Posed(AtStates(Objective.of(network, output, minimize), batch), (len(batch), d))
+
+
+def _plain(network: Network, output: Any, minimize: bool) -> list[tuple[Any, Any]] | None:
+    """A network's layers with the one output that is meant, if it is plain (`graphs.plain`) and one output is meant."""
+    weights = network.weights(output) * (-1.0 if minimize else 1.0)
+    (used,) = np.nonzero(weights)
+    if network.layers is None or len(used) != 1 or abs(weights[used[0]]) != 1.0:
+        return None
+    *hidden, (last, bias) = network.layers
+    sign = weights[used[0]]
+    return [*hidden, (last[:, used] if sign > 0 else -last[:, used], sign * bias[used])]
 
 
 def maximize_over(
@@ -183,7 +198,10 @@ def _answer(solver: Solver, problem: Problem) -> Solution:
             raise
         return Solution(*arrays)
     single = jax.tree.map(lambda array: np.asarray(array, np.float32), problem)
-    found: Solution = jax.device_get(_run_traceable(solver, single, jax.random.key(0)))
+    try:
+        found: Solution = jax.device_get(_run_traceable(solver, single, jax.random.key(0)))
+    except CaqlError as refusal:
+        raise CaqlError(str(refusal)) from None  # without JAX's remarks on its own frames
     # float32 may have rounded the action across the set's edge, and its value with it.
     actions: Any = np.nan_to_num(np.asarray(found.actions, np.float64))
     actions = np.clip(actions, problem.action_set.low, problem.action_set.high)

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.actions import ActionSet
-from caql.errors import CaqlError
 from caql.graphs.expressions import StatesDiffer
 from caql.graphs.lowering import is_smooth, lower
 from caql.graphs.objective import Objective
-from caql.maxq.host import Array, is_proved
+from caql.maxq.host import Array, brought_inside, is_proved
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.problem import Problem, Solution, Solver, Status
 from caql.maxq.refinement import Refinement
@@ -90,21 +89,17 @@ def _joined(parts: list[Solution]) -> Solution:
 def _unknown(question: Question) -> Solution:
     """States that nobody has looked at."""
     rows, d = len(question.states), question.action_set.size
-    actions = np.broadcast_to(question.action_set.centre, (rows, d)).copy()
-    values = question.objective.values(question.states, actions)
-    status = np.full(rows, int(Status.LIMIT), np.int32)
-    return Solution(actions, values, np.full(rows, np.inf), status, np.zeros(rows, np.int64))
+    actions = np.array(np.broadcast_to(question.action_set.centre, (rows, d)), np.float64)
+    empty, _ = brought_inside(question.action_set, actions)
+    values = np.where(empty, -np.inf, question.objective.values(question.states, actions))
+    status = np.where(empty, int(Status.INFEASIBLE), int(Status.LIMIT)).astype(np.int32)
+    return Solution(actions, values, np.where(empty, -np.inf, np.inf), status, np.zeros(rows, np.int64))
 
 
 def _parts(question: Question, ask: Ask, solver: Solver) -> Iterator[Solution]:
     """The solution in parts of one state or many."""
     count = len(question.states)
     if is_smooth(question.objective, question.states.shape[1]):
-        if not question.action_set.is_box:
-            raise CaqlError(
-                "a network with smooth activations after the action is maximised over a box only; leave out rows, "
-                "equalities and whole numbers, or take piecewise-linear activations"
-            )
         for row in range(count):
             one = question.part(slice(row, row + 1))
             gaps = [float(np.ravel(gap)[0]) for gap in (one.tolerance, one.relative_tolerance)]
@@ -125,7 +120,8 @@ def _parts(question: Question, ask: Ask, solver: Solver) -> Iterator[Solution]:
 def _at_once(question: Question) -> int:
     """How many states are lowered together."""
     graph = question.objective.graph
-    widest = max((graph.nodes[index].size for index in graph.reached([question.objective.node])), default=1)
+    values = [graph.nodes[index] for index in graph.reached([question.objective.node])]
+    widest = max((value.size for value in values if value.constant is None), default=1)
     return max(1, TOGETHER // (2 * widest) ** 2)
 
 

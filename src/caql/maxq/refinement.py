@@ -1,13 +1,15 @@
-"""Networks with smooth activations: best-first splitting of the action box until the gap is met.
+"""Networks with smooth activations: best-first splitting of the actions until the gap is met.
 
 On a box every smooth activation is a straight line with an error that falls with the square of the box's width
-(`graphs.tangents`), and the rest is solved exactly.  So each box has an upper bound,
+(`graphs.tangents`), and the rest is solved exactly, over the actions of the box that the set admits.  So each box has
+an upper bound,
 
-    max over the box of the lowered network, plus the lowering's error,
+    max over the set within the box of the lowered network, plus the lowering's error,
 
-and the largest of them over all boxes that are not split yet bounds the true network.  The box with the largest bound
-is split in two across the side along which the true network bends most.  Each box also offers its maximiser; where that
-is better than the best action so far, an ascent climbs from it to a local maximum of the true network.
+minus infinity if the set has no action there, and the largest of them over all boxes that are not split yet bounds the
+true network.  The box with the largest bound is split in two across the side along which the true network bends most,
+between two whole numbers where the action is one.  Each box also offers its maximiser; where that is better than the
+best action so far, an ascent inside the set, whole numbers held, climbs from it to a local maximum of the true network.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +28,7 @@ from caql.actions import ActionSet
 from caql.graphs.expressions import gamma
 from caql.graphs.lowering import lower
 from caql.graphs.objective import Objective
-from caql.maxq.host import Array
+from caql.maxq.host import Array, brought_inside
 from caql.maxq.interrupts import Interrupted
 from caql.maxq.problem import Problem, Solution, Solver, Status
 
@@ -50,11 +52,11 @@ class Found(NamedTuple):
 
 @dataclass
 class Refinement:
-    """The search at one state, (1, n), over a box; `ask` answers a problem with the solver."""
+    """The search at one state, (1, n), over its set of actions; `ask` answers a problem with the solver."""
 
     objective: Objective
     state: Array
-    box: ActionSet
+    actions: ActionSet
     ask: Callable[[Problem], Solution]
     solver: Solver
     absolute: float
@@ -62,8 +64,15 @@ class Refinement:
 
     def solve(self, guess: Array | None) -> Solution:
         """The maximum, from a first guess (d,) on; Ctrl-C raises `Interrupted` with what is known."""
-        action = np.clip(self.box.centre if guess is None else guess, self.box.low, self.box.high)
-        self.best = self._climb(np.asarray(action, np.float64))
+        self.whole = [k for k in self.actions.integer if k < self.actions.size]
+        self.low, self.high = self._around(np.asarray(self.actions.low), np.asarray(self.actions.high))
+        start = np.array(self.actions.centre if guess is None else guess, np.float64).clip(
+            self.actions.low, self.actions.high
+        )[None]
+        empty, _ = brought_inside(self.actions, start)
+        if empty[0]:
+            return Found(start[0], -math.inf, -math.inf, Status.INFEASIBLE, 0).solution()
+        self.best = self._climb(start[0])
         self.boxes = 0
         self.open: list[tuple[float, int, Array, Array]] = []
         try:
@@ -80,10 +89,15 @@ class Refinement:
     def _allowed(self) -> float:
         return max(self.absolute, self.relative * abs(self.best[1]))
 
+    def _around(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The smallest box around the set within a box that its rows and its whole numbers show."""
+        within = replace(self.actions, low=low, high=high).tightened()
+        return np.array(within.low, np.float64), np.array(within.high, np.float64)
+
     def _look(self) -> Status:
         """With a solver that proves nothing: its maximiser of the straightened network, and the ascent from there."""
-        lowered = lower(self.objective, self.state, self.box)
-        answer = self.ask(Problem(lowered.network, self.box, self.best[0][None], self.absolute, self.relative))
+        lowered = lower(self.objective, self.state, self.actions)
+        answer = self.ask(Problem(lowered.network, self.actions, self.best[0][None], self.absolute, self.relative))
         self._offer(np.asarray(answer.actions[0], np.float64))
         return Status.CONVERGED
 
@@ -93,10 +107,11 @@ class Refinement:
 
         def push(low: Array, high: Array, bound: float) -> None:
             self.boxes += 1
+            low, high = self._around(low, high)
             found = min(bound, self._bound(low, high))
             heapq.heappush(self.open, (-found, next(order), low, high))
 
-        push(np.array(self.box.low, np.float64), np.array(self.box.high, np.float64), math.inf)
+        push(self.low, self.high, math.inf)
         while True:
             bound = -self.open[0][0]
             if bound - self.best[1] <= self._allowed():
@@ -116,11 +131,13 @@ class Refinement:
             heapq.heapify(self.open)
 
     def _bound(self, low: Array, high: Array) -> float:
-        """An upper bound over a part of the box; its maximiser is offered on the way."""
-        part = ActionSet.box(low, high)
+        """An upper bound over a part of the set; its maximiser is offered on the way."""
+        if (low > high).any():
+            return -math.inf
+        part = replace(self.actions, low=low, high=high)
         lowered = lower(self.objective, self.state, part)
         network: Any = lowered.network
-        if not network.later:
+        if not network.later and part.is_box:
             weights, bias = network.action_weights[:, 0], float(network.first_bias[0, 0])
             self._offer(np.where(weights > 0, high, low))
             reach = np.maximum(np.abs(low), np.abs(high)) @ np.abs(weights) + abs(bias)
@@ -129,6 +146,8 @@ class Refinement:
             )
         tolerance = 0.1 * max(self._allowed(), lowered.error)
         answer = self.ask(Problem(network, part, None, tolerance, 0.0))
+        if int(answer.status[0]) == int(Status.INFEASIBLE):
+            return -math.inf
         if int(answer.status[0]) == int(Status.FAILED):
             return math.inf
         self._offer(np.asarray(answer.actions[0], np.float64))
@@ -144,8 +163,10 @@ class Refinement:
 
     def _climb(self, action: Array) -> tuple[Array, float]:
         """A projected ascent along central differences, halving the step whenever it does not help."""
-        low, high = self.box.low, self.box.high
-        width = np.asarray(high - low, np.float64)
+        low, high = self.low.copy(), self.high.copy()
+        low[self.whole] = high[self.whole] = action[self.whole]
+        within = replace(self.actions, low=low, high=high)
+        width = high - low
         value, step = float(self._values(action[None])[0]), 0.25
         for _ in range(ASCENT_STEPS):
             probe = 1e-5 * width
@@ -158,6 +179,8 @@ class Refinement:
                 break
             lengths = step * 0.5 ** np.arange(12)
             tries = np.clip(action + lengths[:, None] * width * slope / largest, low, high)
+            if not within.is_box:
+                tries = within.admissible(tries, np.float64)
             found = self._values(tries)
             best = int(np.nanargmax(found)) if np.isfinite(found).any() else 0
             if not found[best] > value:
@@ -173,13 +196,17 @@ class Refinement:
         values = self._values(np.concatenate([middle + steps, middle - steps, middle[None]]))
         ahead, behind = values[: len(low)], values[len(low) : -1]
         bend = np.abs(ahead + behind - 2.0 * values[-1])
-        whole = np.asarray(self.box.high - self.box.low)
+        whole = self.high - self.low
         relative = np.divide(width, whole, out=np.zeros_like(width), where=whole > 0)
-        # A side that does not bend here may elsewhere in the box: no side may stay wide for ever.
-        side = int(np.argmax(bend / max(bend.max(), 1e-300) + relative / max(relative.max(), 1e-300)))
-        cut = middle[side]
-        if not low[side] < cut < high[side]:
+        left, right = middle.copy(), middle.copy()
+        left[self.whole] = np.floor(middle[self.whole])
+        right[self.whole] = left[self.whole] + 1.0
+        able = (low < middle) & (middle < high) & (low <= left) & (right <= high)
+        if not able.any():
             return None
-        left, right = high.copy(), low.copy()
-        left[side] = right[side] = cut
-        return [(low, left), (right, high)]
+        # A side that does not bend here may elsewhere in the box: no side may stay wide for ever.
+        score = bend / max(bend.max(), 1e-300) + relative / max(relative.max(), 1e-300)
+        side = int(np.argmax(np.where(able, score, -1.0)))
+        ends, starts = high.copy(), low.copy()
+        ends[side], starts[side] = left[side], right[side]
+        return [(low, ends), (starts, high)]

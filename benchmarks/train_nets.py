@@ -21,7 +21,7 @@ from caql.config import RunConfig
 from caql.runs.training import Training
 
 TASKS = {"pendulum": 2.0, "hopper": 1.0, "walker2d": 0.5, "halfcheetah": 0.5, "ant": 0.25, "humanoid": 0.25}
-SIZES = ("hopper-64x64", "halfcheetah-64x64", "hopper-200x100", "hopper-256x256")
+SIZES = ("hopper-64x64", "halfcheetah-64x64", "hopper-200x100", "hopper-256x256", "halfcheetah-256x256")
 STEPS = {
     "halfcheetah": 200_000,
     "ant": 200_000,
@@ -29,6 +29,7 @@ STEPS = {
     "halfcheetah-64x64": 40_000,
     "hopper-200x100": 20_000,
     "hopper-256x256": 40_000,
+    "halfcheetah-256x256": 40_000,
 }
 DATA = Path(__file__).parent.parent / "src" / "caql" / "bench" / "networks"
 

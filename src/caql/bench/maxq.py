@@ -40,7 +40,7 @@ from caql.network_files import read_network
 from caql.networks import FoldedNetwork, fold_state, folded_value
 
 TASKS = ("pendulum", "hopper", "halfcheetah", "ant", "humanoid")
-SIZES = ("hopper-64x64", "halfcheetah-64x64", "hopper-200x100", "hopper-256x256")
+SIZES = ("hopper-64x64", "halfcheetah-64x64", "hopper-200x100", "hopper-256x256", "halfcheetah-256x256")
 """Larger networks, by task and units of the hidden layers."""
 RELATIVE_GAP = 1e-4
 COPIES = 16

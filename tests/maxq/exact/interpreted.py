@@ -54,12 +54,30 @@ NAMES = (
     "workspace",
     "written_rows",
     "tableau",
+    "branching",
     "node",
+    "open_nodes",
+    "tree",
+    "parts",
     "search",
 )
-relaxation, rows, tightening, presolve, pivoting, simplex, workspace, written_rows, tableau, node, search = (
-    _modules[f"{PACKAGE}.{name}"] for name in NAMES
-)
+(
+    relaxation,
+    rows,
+    tightening,
+    presolve,
+    pivoting,
+    simplex,
+    workspace,
+    written_rows,
+    tableau,
+    branching,
+    node,
+    open_nodes,
+    tree,
+    parts,
+    search,
+) = (_modules[f"{PACKAGE}.{name}"] for name in NAMES)
 
 
 def begin(network, row, low, high):

@@ -24,8 +24,8 @@ def limits(rounding=0.0, tolerance=1e-6, nodes=1000):
 
 def found(seed=3, shape=(2, 5, 4, 1), **changes):
     n, _, space, value, rounding = plain(seed, shape)
-    queue = interpreted.search.make_queue(4, len(space.node.lower), shape[0])
-    return interpreted.search.explore(space, n, value, limits(rounding, **changes), queue)
+    queue = interpreted.open_nodes.make_queue(4, len(space.node.lower), shape[0])
+    return interpreted.tree.explore(space, n, value, limits(rounding, **changes), queue)
 
 
 def test_a_closed_node_leaves_its_bound():
@@ -52,7 +52,7 @@ def test_a_cut_leaves_the_cutoff():
 
 def ready_to_split(branch_on_action=False):
     """An evaluated root with something to branch on: (neurons, actions, workspace, verdict)."""
-    n, d, space, value, rounding = plain()
+    n, d, space, value, rounding = plain(seed=5)
     verdict = interpreted.node.evaluate(space, n, d, limits(rounding), 1, Known(np.inf, value, -np.inf))
     assert 0 <= verdict.branch < n
     if branch_on_action:
@@ -70,10 +70,10 @@ def test_children_born_closed_leave_their_bounds(on_action):
     assert keys[0] != keys[1]
 
     def branch(cutoff):
-        queue = interpreted.search.make_queue(4, len(space.node.lower), d)
-        interpreted.search.clear(queue)
+        queue = interpreted.open_nodes.make_queue(4, len(space.node.lower), d)
+        interpreted.open_nodes.clear(queue)
         before = verdict._replace(known=verdict.known._replace(proved=-np.inf))
-        queue, proved = interpreted.search.branch(space, n, d, before, cutoff, queue)
+        queue, proved = interpreted.tree.branch(space, n, d, before, cutoff, queue)
         open_nodes = queue.count[0]
         return sorted(queue.keys[queue.heap[:open_nodes]]), proved
 
@@ -131,14 +131,14 @@ def test_a_leaf_too_small_to_halve_leaves_its_bound():
 def test_the_longest_costly_side_is_halved():
     n, d, space, _, _ = plain(shape=(3, 4, 1))
     space.scratch.row[:d] = 1.0, -3.0, 2.0
-    assert interpreted.node.costliest_side(d, space) == 1
+    assert interpreted.branching.costliest_side(d, space) == 1
     space.node.high[1] = space.node.low[1] + 2.0**-45
-    assert interpreted.node.costliest_side(d, space) == 2
+    assert interpreted.branching.costliest_side(d, space) == 2
     space.scratch.row[:d] = 0.0
     space.node.high[0] = 0.5
-    assert interpreted.node.costliest_side(d, space) == 2
+    assert interpreted.branching.costliest_side(d, space) == 2
     space.node.high[:d] = space.node.low[:d]
-    assert interpreted.node.costliest_side(d, space) == -1
+    assert interpreted.branching.costliest_side(d, space) == -1
     assert n > 0
 
 
@@ -178,10 +178,10 @@ def test_open_nodes_below_a_new_cutoff_leave_the_largest_of_their_bounds(monkeyp
     n, d, space, value, rounding = plain()
     evaluated = iter([(0, Known(5.0, 0.0, -np.inf)), (CLOSED, Known(-np.inf, 3.5, -np.inf))])
     children = iter([4.0, 3.0])
-    monkeypatch.setattr(interpreted.search, "evaluate", lambda *_: interpreted.node.Verdict(*next(evaluated), 1, True))
-    monkeypatch.setattr(interpreted.search, "become_child", lambda *_: next(children))
-    queue = interpreted.search.make_queue(4, len(space.node.lower), d)
-    _, answer = interpreted.search.explore(space, n, value, limits(rounding), queue)
+    monkeypatch.setattr(interpreted.tree, "evaluate", lambda *_: interpreted.node.Verdict(*next(evaluated), 1, True))
+    monkeypatch.setattr(interpreted.tree, "become_child", lambda *_: next(children))
+    queue = interpreted.open_nodes.make_queue(4, len(space.node.lower), d)
+    _, answer = interpreted.tree.explore(space, n, value, limits(rounding), queue)
     assert answer == (True, 3.0, interpreted.search.PROVED, 2, 2)
 
 
@@ -190,8 +190,8 @@ def test_a_bound_that_is_not_finite_is_a_breakdown():
     space.net.margin[0] = np.nan
     verdict = interpreted.node.evaluate(space, n, d, limits(rounding), 1, Known(np.inf, value, -np.inf))
     assert (verdict.branch, verdict.sound) == (CLOSED, False)
-    queue = interpreted.search.make_queue(4, len(space.node.lower), d)
-    _, answer = interpreted.search.explore(space, n, value, limits(rounding), queue)
+    queue = interpreted.open_nodes.make_queue(4, len(space.node.lower), d)
+    _, answer = interpreted.tree.explore(space, n, value, limits(rounding), queue)
     assert (answer.upper, answer.status) == (np.inf, interpreted.search.BROKEN)
 
 
@@ -224,9 +224,9 @@ def test_what_is_returned():
 
 def test_an_infinite_error_proves_nothing():
     n, _, space, value, _ = plain()
-    queue = interpreted.search.make_queue(4, len(space.node.lower), 2)
+    queue = interpreted.open_nodes.make_queue(4, len(space.node.lower), 2)
     for error in (np.inf, np.nan):
-        _, answer = interpreted.search.explore(space, n, value, limits(error), queue)
+        _, answer = interpreted.tree.explore(space, n, value, limits(error), queue)
         assert (answer.upper, answer.status) == (np.inf, interpreted.search.BROKEN)
 
 

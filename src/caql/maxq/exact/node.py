@@ -1,7 +1,7 @@
 """What happens at one node of the branch and bound: tighten, bound, solve the relaxation, climb, choose a split.
 
 The relaxation's point is a good place to look for a better action (`climb`).  A variable that should be a whole number
-and is not there is split first; then the neuron whose envelope costs most: multiplier times distance to the graph.
+and is not there is split first; then a neuron into its phases, or the box (`branching`).
 
 With every phase fixed the relaxation is the network itself, and its bound should be attained.  Where rounding has
 kept the linear program from showing that, the box is halved, and smaller boxes settle it.
@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from caql.maxq.exact.branching import choose, costliest_side, middle, widest_neuron
 from caql.maxq.exact.climb import climb, fractional, offer
-from caql.maxq.exact.compilation import NATURAL, compiled, is_finite
-from caql.maxq.exact.pivoting import Shape, Tableau
+from caql.maxq.exact.compilation import compiled, is_finite
+from caql.maxq.exact.pivoting import Shape
 from caql.maxq.exact.presolve import Case, presolve
-from caql.maxq.exact.relaxation import TINY, Compact, Floats, Node, backward_multipliers, dual_bound
+from caql.maxq.exact.relaxation import Floats, Known, backward_multipliers, dual_bound
 from caql.maxq.exact.rows import round_box, scale_down, shrink
 from caql.maxq.exact.simplex import INFEASIBLE, OPTIMAL, Outcome, dual_simplex
 from caql.maxq.exact.tableau import E, P, Z, read_basis, read_multipliers, read_point, write_down
@@ -28,10 +29,6 @@ from caql.maxq.exact.tightening import cut_by_value, tighten
 from caql.maxq.exact.workspace import Workspace
 from caql.maxq.exact.written_rows import pass_forward
 
-KINKS_WEIGHT = 0.35
-"""How much first-layer neurons are preferred for splitting, per first-layer neuron and action dimension."""
-SHORTEST = 2.0**-44
-"""A side of the box, of length 1 at the root, is halved only while it is longer: shorter ones are mostly rounding."""
 CLOSED = -1
 
 
@@ -51,14 +48,6 @@ class Limits(NamedTuple):
     floor: float
 
 
-class Known(NamedTuple):
-    """What is known of a node and of the search: the node's bound, the best value, and the certificate so far."""
-
-    bound: float
-    best: float
-    proved: float
-
-
 class Verdict(NamedTuple):
     """What is known after a node, and how to go on.
 
@@ -70,36 +59,6 @@ class Verdict(NamedTuple):
     known: Known
     pivots: int
     sound: bool
-
-
-@compiled
-def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -> int:
-    """The free neuron with the largest envelope multiplier x distance to the graph; -1 when none is free.
-
-    A split of the first layer also cuts the box, the more so the fewer actions there are for its kinks.
-    The distance of a triangle's point to the two lines z = 0 and z = y is min(z, p).
-    Reads the reduced costs that `read_basis` leaves behind, and the activations of `pass_forward`.
-    """
-    choice, best = -1, -1.0
-    n, d = n & NATURAL, d & NATURAL
-    kinks = 0
-    for i in range(net.count[0], n):
-        kinks += net.first[i] == 0
-    weight = max(1.0, KINKS_WEIGHT * kinks / d)
-    for i in range(n):
-        if node.lower[i] < 0.0 and node.upper[i] > 0.0:
-            e = d + 3 * i + 2
-            score = 0.0
-            if tab.ratio[e] < 0.0:
-                z = tab.actual[d + i]
-                distance = min(z, z - tab.pre[i])
-                score = -tab.ratio[e] * max(distance, 0.0)
-            score += 1e-9 * min(-node.lower[i], node.upper[i])
-            if net.first[i] == 0:
-                score *= weight
-            if score > best:
-                choice, best = i, score
-    return choice
 
 
 @compiled
@@ -138,6 +97,7 @@ def begin(case: Case, action: Floats, space: Workspace) -> tuple[int, float, flo
     for k in range(d):
         search.best[k] = search.point[k]
         node.basis[n + k] = 0
+    search.parent[0] = np.inf
     best = offer(net, n, d, scaling, search, -np.inf)
     backward_multipliers(net, n, d, node, scratch)
     for i in range(n):
@@ -145,6 +105,14 @@ def begin(case: Case, action: Floats, space: Workspace) -> tuple[int, float, flo
         slope = node.multiplier[i]
         node.basis[i] = E if slope > 0.0 else (P if slope < 0.0 else Z)
     return n, best, rounding
+
+
+@compiled
+def corner(space: Workspace, d: int) -> None:
+    """Make `search.point` the corner of the box at which the bound just evaluated is attained."""
+    node, row = space.node, space.scratch.row
+    for k in range(d):
+        space.search.point[k] = node.high[k] if row[k] > 0.0 else node.low[k]
 
 
 @compiled
@@ -205,30 +173,6 @@ def bound_by_program(
 
 
 @compiled
-def widest_neuron(n: int, node: Node) -> int:
-    """The free neuron that is farthest from having a phase, or -1."""
-    branch, widest = -1, 0.0
-    for i in range(n):
-        left = min(-node.lower[i], node.upper[i])
-        if left > widest:
-            branch, widest = i, left
-    return branch
-
-
-@compiled
-def costliest_side(d: int, space: Workspace) -> int:
-    """The action whose side of the box the bound just evaluated gains most by, if it can be halved; otherwise -1."""
-    node, branch, most = space.node, -1, 0.0
-    for k in range(d):
-        width = node.high[k] - node.low[k]
-        gain = max(abs(space.scratch.row[k]), TINY) * width
-        shortest = 0.0 if space.scaling.whole[k] != 0.0 else SHORTEST
-        if width > shortest and gain > most:
-            branch, most = k, gain
-    return branch
-
-
-@compiled
 def split(space: Workspace, n: int, branch: int, at: float, known: Known, pivots: int) -> Verdict:
     """Keep what the two children of a node need; the side of an action is parted at `at`."""
     node, search, scaling = space.node, space.search, space.scaling
@@ -244,6 +188,7 @@ def split(space: Workspace, n: int, branch: int, at: float, known: Known, pivots
             lower_end = np.floor(at * scaling.unit[k]) / scaling.unit[k]
             upper_end = lower_end + 1.0 / scaling.unit[k]
         search.split[0], search.split[1], search.split[2], search.split[3] = least, most, lower_end, upper_end
+    search.parent[0] = known.bound
     return Verdict(branch, known, pivots, True)
 
 
@@ -259,7 +204,7 @@ def settle_leaf(space: Workspace, n: int, d: int, known: Known, limits: Limits, 
     side = costliest_side(d, space)
     if known.bound <= allowed(known.best, limits) or side < 0:
         return close(known, pivots)
-    return split(space, n, n + side, 0.5 * (node.low[side] + node.high[side]), known, pivots)
+    return split(space, n, n + side, middle(node, side), known, pivots)
 
 
 @compiled
@@ -288,8 +233,7 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
         return Verdict(CLOSED, known, 0, False)
     best = known.best
     if count == 1:
-        for k in range(d):
-            search.point[k] = node.high[k] if scratch.row[k] > 0.0 else node.low[k]
+        corner(space, d)
         best = offer(net, n, d, scaling, search, best)
     known = Known(min(known.bound, here), best, known.proved)
     cutoff = allowed(best, limits)
@@ -308,7 +252,7 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     if outcome.status != INFEASIBLE and known.bound > allowed(best, limits):
         if outcome.status != OPTIMAL:
             pass_forward(space, n, d)
-        branch = n + part if part >= 0 else costliest_envelope(net, n, d, node, tab)
+        branch = n + part if part >= 0 else choose(space, n, d, Known(known.bound, best, known.proved))
         # Elsewhere the climb seldom pays.
         if best > known.best or best == -np.inf or count == 1 or (count >= 16 and count & (count - 1) == 0):
             best = climb(space, n, d, shape, best)
@@ -317,8 +261,12 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     if known.bound <= cutoff:
         return close(known, pivots)
     known = cut_away(space, n, d, known, here, cutoff)
-    if branch >= n and node.low[part] < at < node.high[part]:
-        return split(space, n, branch, at, known, pivots)
+    if branch >= n:
+        k = branch - n
+        if part < 0:
+            at = middle(node, k)
+        if node.low[k] < at < node.high[k]:
+            return split(space, n, branch, at, known, pivots)
     if not 0 <= branch < n or node.lower[branch] >= 0.0 or node.upper[branch] <= 0.0:
         branch = widest_neuron(n, node)
     if branch < 0:

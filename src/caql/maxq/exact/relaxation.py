@@ -88,6 +88,14 @@ class Node(NamedTuple):
     """Per neuron the nonbasic ones of its three variables (bits 1, 2, 4), then 1 per basic action."""
 
 
+class Known(NamedTuple):
+    """What is known of a node and of the search: the node's bound, the best value, and the certificate so far."""
+
+    bound: float
+    best: float
+    proved: float
+
+
 class Planes(NamedTuple):
     """Upper bounding planes of one layer's neurons, a column each, then of their negatives; and the bounds they give.
 

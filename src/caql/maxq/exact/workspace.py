@@ -22,6 +22,13 @@ class Search(NamedTuple):
     best: Floats
     saved: Floats
     split: Floats
+    gains: Floats
+    """By action, what halving its side promises."""
+    corners: Floats
+    """(2, d): the part of the box at hand, in the user's units."""
+    trial: Floats
+    parent: Floats
+    """(1,): the bound of the node that the one at hand was split from."""
 
 
 class Workspace(NamedTuple):
@@ -98,7 +105,18 @@ def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: I
         np.empty(columns),
         planes,
     )
-    search = Search(np.empty(d), np.empty(n + 1), np.empty(n + 1), np.empty(d), np.empty(n), np.empty(4))
+    search = Search(
+        np.empty(d),
+        np.empty(n + 1),
+        np.empty(n + 1),
+        np.empty(d),
+        np.empty(n),
+        np.empty(4),
+        np.empty(d),
+        np.empty((2, d)),
+        np.empty(d),
+        np.empty(1),
+    )
     scaling = Scaling(
         np.empty(d),
         np.empty(d),

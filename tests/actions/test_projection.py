@@ -323,3 +323,19 @@ def test_whole_auxiliary_variables_are_no_witness_unless_they_are_whole():
     assert not one.contains(np.array([0.5, 0.5, 0.0]))
     one._systems[0].hints[:] = [np.array([0.5, 0.5, 0.0])]  # with these the rows hold, and nothing is switched on
     assert not one.contains(np.array([0.5, 0.5, 0.0]))
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 2))
+def test_with_a_whole_number_the_closest_action_breaks_no_row_at_all(seed):
+    """One row beside a whole number is a bound of the other action, whose division rounds."""
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        weights, limit = np.array([[rng.normal(), rng.uniform(0.6, 1.5)]]), rng.uniform(-0.5, 0.5)
+        action_set = (
+            ActionSet.bounds([-3, -2], [3, 2])
+            & ActionSet.linear(weights, low=limit - 1.0, high=limit)
+            & ActionSet.whole(2, [0])
+        )
+        for dtype in (np.float32, np.float64):
+            action = action_set.admissible(4 * rng.normal(size=2), dtype)
+            assert action_set.contains(action)

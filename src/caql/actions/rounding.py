@@ -8,6 +8,7 @@ are chosen first: with them fixed, "off or between 2 and 5" is a box, and a box 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -174,7 +175,8 @@ def _with_whole_fixed(one: System, point: Array) -> System:
     """The continuous set that is left when the whole numbers have a point's values.
 
     A row with one variable left becomes a bound of it, rows with none are dropped: with a switch at zero,
-    0 <= a <= 0 is a bound without width, which needs no inset that would make it impossible.
+    0 <= a <= 0 is a bound without width, which needs no inset that would make it impossible.  Where there is width,
+    such a bound is pulled in by what the division and the sum of the row may round.
     """
     whole = list(one.integer)
     low, high = one.low.copy(), one.high.copy()
@@ -184,10 +186,19 @@ def _with_whole_fixed(one: System, point: Array) -> System:
     rows = np.where(fixed, 0.0, one.rows)
     row_low, row_high = one.row_low - constant, one.row_high - constant
     count = (rows != 0).sum(axis=1)
+    reach = np.abs(one.rows) @ np.where(fixed, np.abs(low), 0.0)
+    inner_low, inner_high = low.copy(), high.copy()
     for row in np.flatnonzero(count == 1):
         i = int(np.flatnonzero(rows[row])[0])
-        sides = row_low[row] / rows[row, i], row_high[row] / rows[row, i]
-        low[i], high[i] = max(low[i], min(sides)), min(high[i], max(sides))
+        below, above = sorted((row_low[row] / rows[row, i], row_high[row] / rows[row, i]))
+        low[i], high[i] = max(low[i], below), min(high[i], above)
+        spare = [ROUNDING * (reach[row] / abs(rows[row, i]) + abs(side)) for side in (below, above)]
+        if math.isfinite(below):
+            inner_low[i] = max(inner_low[i], below + spare[0])
+        if math.isfinite(above):
+            inner_high[i] = min(inner_high[i], above - spare[1])
+    wide = inner_low <= inner_high
+    low, high = np.where(wide, inner_low, low), np.where(wide, inner_high, high)
     # The solver's tolerance may have put the sides of a row across each other.
     crossed = low > high
     low[crossed] = high[crossed] = np.clip(point, high, low)[crossed]

@@ -35,7 +35,7 @@ def test_no_command_and_help_show_the_commands(monkeypatch, capsys):
         (["train", "Hopper", "--agent", "sac", "--solver", "ga"], "belongs to --agent caql"),
         (["train", "Hopper", "--agent", "sac", "--preset", "recommended"], "belongs to --agent caql; sac has none"),
         (["train", "Hopper", "--preset", "recomended"], "did you mean 'recommended'"),
-        (["train", "Hopper", "--encoder", "cn"], "encoder = 'cn' must be 'cnn' or MODULE:NAME"),
+        (["train", "Hopper", "--encoder", "cn"], "encoder = 'cn' must be 'cnn', 'keypoints' or MODULE:NAME"),
         (["train", "Hopper", "--solver"], "needs a value"),
         (["train", "Hopper", "--resume"], "--resume needs --out"),
         (["train", "Hopper", "--action-range", "a:b"], "--action-range = 'a:b'"),

@@ -20,7 +20,7 @@ from caql.maxq.exact.workspace import Workspace
 
 KINKS_WEIGHT = 0.35
 """How much first-layer neurons are preferred for splitting, per first-layer neuron and action dimension."""
-SIDES_WEIGHT = 6.0
+SIDES_WEIGHT = 7.0
 """With so many free neurons for each action, half a side and a phase are held against each other as they are."""
 PROGRESS = 1.0 / 64.0
 """A side is halved only where the split before has closed so much of the gap: some bounds no box makes lower."""

@@ -262,12 +262,15 @@ def is_free(path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_stopping_a_sweep_checkpoints_its_runs_and_leaves_no_worker(tmp_path, number):
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and their children with them.
     code = f"""
+import signal
 from pathlib import Path
 from caql.agents.naf import NAFConfig
 from caql.config import RunConfig
 from caql.experiments.sweep.display import Quiet
 from caql.experiments.sweep.local import LocalWorkers
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from caql.experiments.sweep.sweep import Job, sweep
 config = RunConfig("Pendulum", 2.0, 20, 10**6, warm_up=64, evaluate_every=20, evaluation_episodes=1, agent=NAFConfig())
 if __name__ == "__main__":

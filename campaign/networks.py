@@ -252,6 +252,19 @@ def _wide(rng: Random) -> Case:
     return he(rng, "wide and shallow", (int(rng.integers(20, 41)),), d, 64 if d == 1 else 8)
 
 
+def _crowded(rng: Random) -> Case:
+    """So many unstable neurons that the box is searched in parts: two or three layers, boxes of any size and place."""
+    d = int(rng.integers(2, 5))
+    hidden = tuple(int(n) for n in rng.integers(50, 81, size=rng.integers(2, 4)))
+    case = he(rng, "crowded", hidden, d, 2, bias=float(rng.choice([0.0, 0.3])))
+    middle, width = 0.3 * rng.normal(size=d), 10.0 ** rng.uniform(-0.7, 0.3, size=d)
+    case = replace(case, low=case.low * width + middle, high=case.high * width + middle, tolerance=1e-2)
+    if rng.random() < 0.3:
+        return mapped(case, lambda x: np.round(x * 8) / 8)
+    factor = 10.0 ** rng.uniform(-3, 3)
+    return replace(mapped(case, lambda x: x * factor), tolerance=1e-2 * factor ** (len(hidden) + 1))
+
+
 def _float32(rng: Random) -> Case:
     case = some(rng, "float32 weights")
     return mapped(case, lambda x: np.asarray(np.float32(x), np.float64))
@@ -291,6 +304,7 @@ KINDS: dict[str, Callable[[Random], Case]] = {
     "no hidden layer": _linear,
     "deep and narrow": _deep,
     "wide and shallow": _wide,
+    "crowded": _crowded,
     "float32 weights": _float32,
     "equal values": _equal,
     "large biases": _biased,

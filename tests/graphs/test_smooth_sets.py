@@ -2,6 +2,7 @@
 all of them."""
 
 import itertools
+import time
 from typing import Any
 
 import numpy as np
@@ -162,3 +163,22 @@ def test_ctrl_c_leaves_admissible_actions(monkeypatch: pytest.MonkeyPatch) -> No
     assert solution.status.tolist() == [Status.LIMIT] * 3
     assert (solution.actions.sum(axis=1) <= 1.2).all()
     assert np.isinf(solution.upper).all()
+
+
+def test_a_box_gets_no_more_than_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    import caql.maxq.maximize as maximizing
+
+    answer, given = maximizing._answer, []
+
+    def watched(solver: Any, problem: Any) -> Any:
+        given.append(solver.time_limit)
+        time.sleep(0.02)
+        return answer(solver, problem)
+
+    monkeypatch.setattr(maximizing, "_answer", watched)
+    with pytest.warns(CaqlWarning, match="time_limit"):
+        solution = maximize(of_action_alone(2), -LIMIT, LIMIT, tolerance=1e-9, time_limit=0.3, states=states(1))
+    assert (solution.status == Status.LIMIT).all()
+    assert len(given) > 3
+    assert max(given) <= 0.3
+    assert all(later <= earlier - 0.02 or later == refinement.MOMENT for earlier, later in itertools.pairwise(given))

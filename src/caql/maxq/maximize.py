@@ -181,7 +181,7 @@ def maximize_over(
     began = time.perf_counter()
     if isinstance(network, AtStates):
         question = Question(*network, action_set, guesses, *gaps)
-        solution = solve_objective(question, functools.partial(_answer, chosen), chosen)
+        solution = solve_objective(question, _answer, chosen)
     else:
         solution = _answer(chosen, Problem(network, action_set, guesses, *gaps))
     _warn(chosen, action_set, solution, time.perf_counter() - began)

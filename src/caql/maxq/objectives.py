@@ -29,7 +29,7 @@ from caql.networks import FoldedNetwork
 TOGETHER = 2**23
 """Numbers in the largest array that bounding a batch of states takes; larger batches are solved in parts."""
 
-Ask = Callable[[Problem], Solution]
+Ask = Callable[[Solver, Problem], Solution]
 
 
 class AtStates(NamedTuple):
@@ -66,7 +66,7 @@ class Question:
 
 
 def solve_objective(question: Question, ask: Ask, solver: Solver) -> Solution:
-    """The objective's maximum at every state; `ask` answers a problem with the solver.
+    """The objective's maximum at every state; `ask` answers a problem with a solver.
 
     Raises `Interrupted`, with what is known of all states, on Ctrl-C.
     """
@@ -111,10 +111,10 @@ def _parts(question: Question, ask: Ask, solver: Solver) -> Iterator[Solution]:
         part = question.part(slice(row, row + together))
         row += len(part.states)
         try:
-            yield _solved(part, ask)
+            yield _solved(part, ask, solver)
         except StatesDiffer:
             for each in range(len(part.states)):
-                yield _solved(part.part(slice(each, each + 1)), ask)
+                yield _solved(part.part(slice(each, each + 1)), ask, solver)
 
 
 def _at_once(question: Question) -> int:
@@ -125,7 +125,7 @@ def _at_once(question: Question) -> int:
     return max(1, TOGETHER // (2 * widest) ** 2)
 
 
-def _solved(question: Question, ask: Ask) -> Solution:
+def _solved(question: Question, ask: Ask, solver: Solver) -> Solution:
     """The states of a batch whose lowered networks share their weights."""
     lowered = lower(question.objective, question.states, question.action_set)
     # The gap that is left for the solver, so that value and bound of the graph itself are within the tolerance.
@@ -134,9 +134,8 @@ def _solved(question: Question, ask: Ask) -> Solution:
     narrowed = np.where(tolerance > 2.0 * slack, tolerance - slack, 0.5 * tolerance)
     asked = question.problem(lowered.network)
     try:
-        solution = ask(
-            asked._replace(tolerance=narrowed, relative_tolerance=0.99 * np.asarray(question.relative_tolerance))
-        )
+        relative = 0.99 * np.asarray(question.relative_tolerance)
+        solution = ask(solver, asked._replace(tolerance=narrowed, relative_tolerance=relative))
     except Interrupted as interruption:
         interruption.solution = held_to(question, asked, interruption.solution, lowered.error)
         raise

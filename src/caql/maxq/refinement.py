@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from caql.maxq.interrupts import Interrupted
 from caql.maxq.problem import Problem, Solution, Solver, Status
 
 ASCENT_STEPS = 60
+MOMENT = 1e-3
+"""Seconds for a box that is begun when the time is up."""
 
 
 class Found(NamedTuple):
@@ -52,12 +54,12 @@ class Found(NamedTuple):
 
 @dataclass
 class Refinement:
-    """The search at one state, (1, n), over its set of actions; `ask` answers a problem with the solver."""
+    """The search at one state, (1, n), over its set of actions; `ask` answers a problem with a solver."""
 
     objective: Objective
     state: Array
     actions: ActionSet
-    ask: Callable[[Problem], Solution]
+    ask: Callable[[Solver, Problem], Solution]
     solver: Solver
     absolute: float
     relative: float
@@ -97,13 +99,14 @@ class Refinement:
     def _look(self) -> Status:
         """With a solver that proves nothing: its maximiser of the straightened network, and the ascent from there."""
         lowered = lower(self.objective, self.state, self.actions)
-        answer = self.ask(Problem(lowered.network, self.actions, self.best[0][None], self.absolute, self.relative))
+        problem = Problem(lowered.network, self.actions, self.best[0][None], self.absolute, self.relative)
+        answer = self.ask(self.solver, problem)
         self._offer(np.asarray(answer.actions[0], np.float64))
         return Status.CONVERGED
 
     def _search(self) -> Status:
-        most, longest = getattr(self.solver, "node_limit", math.inf), getattr(self.solver, "time_limit", math.inf)
-        began, order = time.perf_counter(), itertools.count()
+        most, order = getattr(self.solver, "node_limit", math.inf), itertools.count()
+        self.end = time.perf_counter() + getattr(self.solver, "time_limit", math.inf)
 
         def push(low: Array, high: Array, bound: float) -> None:
             self.boxes += 1
@@ -118,7 +121,7 @@ class Refinement:
                 return Status.OPTIMAL
             if math.isnan(bound) or not math.isfinite(self.best[1]):
                 return Status.FAILED
-            if self.boxes >= most or time.perf_counter() - began > longest:
+            if self.boxes >= most or time.perf_counter() > self.end:
                 return Status.LIMIT
             _, number, low, high = self.open[0]
             halves = self._halves(low, high)
@@ -129,6 +132,13 @@ class Refinement:
             # Only now: whatever interrupts the two bounds leaves the box that they are parts of.
             self.open = [entry for entry in self.open if entry[1] != number]
             heapq.heapify(self.open)
+
+    def _hurried(self) -> Solver:
+        """The solver with the time that is left of its limit, or a moment: its bound counts whatever stops it."""
+        solver: Any = self.solver
+        if not math.isfinite(self.end) or not hasattr(solver, "__dataclass_fields__"):
+            return self.solver
+        return cast(Solver, replace(solver, time_limit=max(self.end - time.perf_counter(), MOMENT)))
 
     def _bound(self, low: Array, high: Array) -> float:
         """An upper bound over a part of the set; its maximiser is offered on the way."""
@@ -145,7 +155,7 @@ class Refinement:
                 np.maximum(low * weights, high * weights).sum() + bias + lowered.error + gamma(len(low)) * reach
             )
         tolerance = 0.1 * max(self._allowed(), lowered.error)
-        answer = self.ask(Problem(network, part, None, tolerance, 0.0))
+        answer = self.ask(self._hurried(), Problem(network, part, None, tolerance, 0.0))
         if int(answer.status[0]) == int(Status.INFEASIBLE):
             return -math.inf
         if int(answer.status[0]) == int(Status.FAILED):

@@ -82,9 +82,9 @@ def test_a_start_outside_the_box_is_brought_inside():
     np.testing.assert_allclose(far.values, near.values, atol=1e-3)
 
 
-def parts_of(monkeypatch, crowded, tolerance=1e-6):
+def parts_of(monkeypatch, crowded, tolerance=1e-6, seed=3):
     """A small network searched in parts, as plain Python: (found, best action, the halves that were made, case)."""
-    folded = network(np.random.default_rng(3), "plain", (2, 5, 4, 1))
+    folded = network(np.random.default_rng(seed), "plain", (2, 5, 4, 1))
     _, _, space, _, rounding = interpreted.begin(folded, 0, -np.ones(2), np.ones(2))
     flat = [folded.action_weights.ravel()] + [part.ravel() for layer in folded.later for part in layer]
     stack = interpreted.presolve.Stack(np.array([2, 5, 4]), np.concatenate(flat), folded.first_bias)
@@ -130,6 +130,19 @@ def test_halves_cover_the_box_to_the_bit(monkeypatch):
     assert -1.0 <= action[0] <= 1.0
     assert -0.7 <= action[1] <= 1.0
     assert q(folded, action[None])[0] <= found.upper
+
+
+def test_a_loose_gap_is_proved_by_a_bound_and_not_by_the_value(monkeypatch):
+    """With a wide tolerance the search stops below the maximum, and only the certificate of the parts is above it."""
+    below = 0
+    for seed in range(20):
+        best = parts_of(monkeypatch, 3, 1e-9, seed)[0].upper - 1e-8
+        for tolerance, crowded in itertools.product((0.1, 0.3, 1.0), (1, 3, 100)):
+            found, action, _, folded = parts_of(monkeypatch, crowded, tolerance, seed)
+            assert found.status == interpreted.search.PROVED
+            assert found.upper >= best
+            below += bool(q(folded, action[None])[0] < best)
+    assert below >= 3
 
 
 def test_a_part_that_cannot_be_bounded_proves_nothing(monkeypatch):

@@ -1,5 +1,7 @@
 """Exported networks compute in onnxruntime what they compute here, and read back as themselves."""
 
+import resource
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +155,20 @@ def test_omlt_reads_what_is_written(tmp_path: Path) -> None:
         for layer in list(definition.layers)[1:]:
             value = layer.eval_single_layer(value)
         np.testing.assert_allclose(value, EVERY[name].evaluate(x[None, :0], x[None])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "network.onnx"
+    write_onnx(KINDS["residual"](7), path)
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
+        with pytest.raises(OSError, match="too large"):
+            write_onnx(KINDS["residual"](8), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["network.onnx"]

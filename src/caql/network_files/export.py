@@ -23,6 +23,7 @@ from caql.graphs import operations as op
 from caql.graphs.graph import Node, Port
 from caql.graphs.operations import Shape
 from caql.network_files.dense_runs import Dense, dense_runs
+from caql.runs.checkpoints import write_atomically
 
 OPSET = 20
 """The first that has GELU."""
@@ -34,9 +35,8 @@ def write_onnx(network: Network, path: Path | str) -> None:
     if path.suffix.lower() != ".onnx":
         raise CaqlError(f"path = {str(path)!r} ends in {path.suffix!r}; right would be .onnx")
     with needed_for(f"writing {path}"):
-        import onnx
-
-        onnx.save(_Writer(network).model(), path)
+        content = _Writer(network).model().SerializeToString()
+    write_atomically(path, lambda file: file.write_bytes(content))
 
 
 class _Writer:

@@ -105,6 +105,51 @@ def test_a_module_that_cuts_and_rearranges() -> None:
     np.testing.assert_allclose(found.evaluate(x[:, :0], x)[:, 0], expected, rtol=1e-12)
 
 
+class Reduced(nn.Module):
+    """Extremes, sums and means along sides, shapes that are read off, a dropout as a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 12), nn.Linear(13, 1)
+
+    def forward(self, x):
+        y = nn.functional.dropout(self.first(x), 0.5, self.training).view(x.size(0), 3, 4)
+        largest, smallest = torch.max(y, 1)[0], y.min(dim=-1, keepdim=True)[0].flatten(1)
+        middle = y.mean((1, 2), keepdim=True).reshape(x.shape[0], 1)
+        parts = [largest, smallest, middle, torch.amax(y, 2).sum(1, keepdim=True), torch.max(y, dim=1).values]
+        return self.last(torch.cat(parts, 1))
+
+
+def test_a_module_that_reduces() -> None:
+    torch.manual_seed(3)
+    module = Reduced().double()
+    same(module.eval(), network(module, shapes={"x": 6}), X)
+
+
+class Largest(nn.Module):
+    def __init__(self, dim, part):
+        super().__init__()
+        self.dim, self.part = dim, part
+
+    def forward(self, x):
+        return torch.max(x, self.dim)[self.part]
+
+
+class Total(nn.Module):
+    def forward(self, x):
+        return x.sum()
+
+
+class Listed(nn.Module):
+    def forward(self, x):
+        return x[[0]]
+
+
+class Shape(nn.Module):
+    def forward(self, x):
+        return x.shape
+
+
 class Computed(nn.Module):
     def forward(self, x):
         return x[x]
@@ -150,6 +195,12 @@ class Branching(nn.Module):
         (Branching(), {"shapes": {"x": 6}}, "cannot be traced"),
         (Computed(), {"shapes": {"x": 6}}, "right would be numbers and slices"),
         (Indices(), {"shapes": {"x": 6}}, "torch's max_pool1d_with_indices cannot be read"),
+        (Largest(1, 1), {"shapes": {"x": 6}}, "part 1 is asked for; its values, not their indices, can be read"),
+        (Largest(0, 0), {"shapes": {"x": 6}}, "it goes over the batch (dim 0); right would be dim = 1 or later"),
+        (Largest(2, 0), {"shapes": {"x": 6}}, "dim = 2 cannot be read; right would be sides of (1, 6) by number"),
+        (Total(), {"shapes": {"x": 6}}, "dim = None cannot be read"),
+        (Listed(), {"shapes": {"x": 6}}, "right would be numbers and slices"),
+        (Shape(), {"shapes": {"x": 6}}, "it is given a shape, (1, 6), where a value is meant"),
         (Parts(), {"shapes": {"x": 6}}, "the 3 parts of split; one is meant"),
         (Uneven(), {"shapes": {"x": 6}}, "lengths [2, 2] do not add up to 6"),
         (Critic(), {}, "the length of the input 'state' does not follow from the module; give shapes="),

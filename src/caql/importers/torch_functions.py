@@ -14,6 +14,7 @@ from caql.graphs.activations import Abs, Clip, Gelu, GeluTanh, LeakyRelu, Relu, 
 from caql.graphs.builder import Builder
 from caql.graphs.operations import Add, Divide, MatMul, Multiply, Operation
 from caql.importers.torch_layers import flatten as flattened
+from caql.importers.torch_reductions import REDUCTIONS, attribute, same, size
 from caql.importers.torch_shaping import AS_FUNCTIONS, SHAPING, Value
 
 Function = Callable[..., Any]
@@ -89,7 +90,7 @@ def _flatten(builder: Builder, x: Any, start_dim: int = 0, end_dim: int = -1) ->
 
 
 def _reshape(builder: Builder, x: Any, *shape: Any) -> int:
-    sides = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], list) else list(shape)
+    sides = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], list | tuple) else list(shape)
     size = math.prod(builder.shape(_node(builder, x)))
     if not all(isinstance(side, int) for side in sides):
         raise CaqlError(f"{builder.label}: its shape is computed; right would be numbers, with -1 for one of them")
@@ -136,13 +137,12 @@ _SHARED: dict[str, Function] = {
     "neg": _negative,
     "maximum": _largest,
     "minimum": _smallest,
-    "max": _largest,
-    "min": _smallest,
     "flatten": _flatten,
     "reshape": _reshape,
     "squeeze": _squeeze,
     "unsqueeze": _unsqueeze,
     **SHAPING,
+    **REDUCTIONS,
 }
 FUNCTIONS: dict[str, Function] = {
     **_SHARED,
@@ -150,5 +150,7 @@ FUNCTIONS: dict[str, Function] = {
     "truediv": _two(Divide()),
     "cat": _concat,
     "concat": _concat,
+    "getattr": attribute,
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d"), same),
 }
-METHODS: dict[str, Function] = {**_SHARED, "view": _reshape}
+METHODS: dict[str, Function] = {**_SHARED, "view": _reshape, "size": size}

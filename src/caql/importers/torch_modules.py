@@ -16,7 +16,7 @@ from caql.graphs.graph import Port
 from caql.importers.parameters import network_of_parameters
 from caql.importers.torch_functions import FUNCTIONS, METHODS
 from caql.importers.torch_layers import LAYERS
-from caql.importers.torch_shaping import Value
+from caql.importers.torch_shaping import Known, Value
 
 OPTIONS = ("shapes", "action", "activation")
 
@@ -131,15 +131,19 @@ class _Reader:
 
     def _argument(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
-            return [self._argument(each) for each in given]
+            return (tuple if isinstance(given, tuple) else list)(self._argument(each) for each in given)
         known = isinstance(given, self.node_type) and given in self.values
         if not known:
             return given
         found = self.values[given]
+        if isinstance(found, Known):
+            return found.value
         return [Value(each) for each in found] if isinstance(found, list) else Value(found)
 
     def _value(self, node: Any) -> int:
         found = self.values[node]
         if isinstance(found, list):
             raise CaqlError(f"{self.builder.label}: it is given the {len(found)} parts of {node.name}; one is meant")
+        if isinstance(found, Known):
+            raise CaqlError(f"{self.builder.label}: it is given a shape, {found.value}, where a value is meant")
         return int(found)

@@ -20,11 +20,21 @@ class Value(NamedTuple):
     node: int
 
 
-def getitem(builder: Builder, x: Any, index: Any) -> int:
-    """x[...] by whole numbers, slices, None and the ellipsis; of several values, one of them."""
-    if isinstance(x, list):
-        return int(x[index].node)
-    parts = tuple(index) if isinstance(index, list) else (index,)
+class Known(NamedTuple):
+    """What a traced node is already while reading: a shape, or one side of it."""
+
+    value: Any
+
+
+def getitem(builder: Builder, x: Any, index: Any) -> Any:
+    """x[...] by whole numbers, slices, None and the ellipsis; of several values, one of them; of a shape, a side."""
+    if not isinstance(x, Value):
+        try:
+            return x[index].node if isinstance(x, list) else Known(x[index])
+        except IndexError:
+            what = "its values, not their indices, can be read" if len(x) == 1 else f"it has {len(x)} parts"
+            raise CaqlError(f"{builder.label}: part {index} is asked for; {what}") from None
+    parts = (index,) if isinstance(index, Value) or not isinstance(index, tuple) else index
     for part in parts:
         numbers = (part.start, part.stop, part.step) if isinstance(part, slice) else (part,)
         if not all(each is None or each is Ellipsis or type(each) is int for each in numbers):
@@ -69,7 +79,7 @@ def transpose(builder: Builder, x: Any, dim0: int, dim1: int) -> int:
 
 def permute(builder: Builder, x: Any, *dims: Any) -> int:
     """The axes in another order."""
-    order = dims[0] if len(dims) == 1 and isinstance(dims[0], list) else list(dims)
+    order = list(dims[0] if len(dims) == 1 and isinstance(dims[0], list | tuple) else dims)
     return builder.transpose(x.node, [side % len(order) for side in order])
 
 

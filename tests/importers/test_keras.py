@@ -44,9 +44,19 @@ def test_a_functional_model() -> None:
     np.testing.assert_allclose(found.evaluate(X[:, :3], X[:, 3:]), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["leaky_relu", "gelu", "elu", "selu", "softplus", "relu6", "sigmoid", "linear"])
+def test_activations_by_name_are_those_of_keras(name: str) -> None:
+    """Its leaky_relu has a slope of 0.2, where torch's has 0.01."""
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(6, activation=name), keras.layers.Dense(1)])
+    np.testing.assert_allclose(network(model).evaluate(X[:, :0], X), model.predict(X, verbose=0), rtol=1e-4, atol=1e-5)
+
+
 def test_what_cannot_be_read_is_named() -> None:
     with pytest.raises(CaqlError, match="is not built"):
         network(keras.Sequential([keras.layers.Dense(1)]))
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3), keras.layers.LayerNormalization()])
     with pytest.raises(CaqlError, match="LayerNormalization\\) cannot be read"):
         network(model)
+    square = keras.layers.Dense(3, activation=lambda x: x * x)
+    with pytest.raises(CaqlError, match="'<lambda>' is a function that does not compute any of relu"):
+        network(keras.Sequential([keras.Input((5,)), square]))

@@ -8,7 +8,7 @@ from caql.errors import CaqlError
 from caql.graphs import Network
 from caql.graphs.builder import Builder
 from caql.graphs.graph import Port
-from caql.importers.activations import activation
+from caql.importers.activations import activation_of
 from caql.importers.parameters import as_array
 
 OPTIONS: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ def read(module: Any) -> Network:
             weights = as_array(f"layer {k} weight", step.weight).T
             value = builder.dense(value, weights, None if step.bias is None else as_array(f"layer {k} bias", step.bias))
         elif callable(step) and not hasattr(step, "weight"):
-            value = activation(_name(step))(builder, value)
+            value = activation_of(step, _name(step))(builder, value)
         else:
             raise CaqlError(f"layer {k}, a {type(step).__name__}, cannot be read; known are Linear and Lambda")
     return Network(builder, (Port("input", first),), (Port("output", value),))

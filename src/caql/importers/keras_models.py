@@ -12,7 +12,7 @@ from caql.graphs import Network
 from caql.graphs.activations import Clip, LeakyRelu
 from caql.graphs.builder import Builder
 from caql.graphs.graph import Port
-from caql.importers.activations import activation
+from caql.importers.activations import activation_of
 from caql.importers.parameters import as_array
 
 OPTIONS = ("action",)
@@ -68,7 +68,9 @@ def _layer(builder: Builder, layer: Any, operands: list[int]) -> int:
         raise CaqlError(f"{builder.label} cannot be read; known are {', '.join(LAYERS)}")
     value = LAYERS[kind](builder, layer, operands)
     function = getattr(layer, "activation", None)
-    return value if function is None else activation(function.__name__)(builder, value)
+    if function is None:
+        return value
+    return activation_of(function, str(getattr(function, "__name__", type(function).__name__)))(builder, value)
 
 
 def _dense(builder: Builder, layer: Any, operands: list[int]) -> int:

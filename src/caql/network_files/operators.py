@@ -254,8 +254,34 @@ def opaque(name: str) -> Operator:
 
 
 def first(call: Call) -> list[int]:
-    """Identity, Dropout at inference, and Cast between kinds of numbers that float64 holds."""
+    """Identity."""
     return [call.operand(0)]
+
+
+def dropout(call: Call) -> list[int]:
+    """Dropout at inference: nothing."""
+    training = call.constant(2, "training_mode")
+    if training is not None and training.any():
+        raise CaqlError(
+            f"{call.builder.label}: it is in training mode; export the network for inference (model.eval())"
+        )
+    return [call.operand(0)]
+
+
+FLOATS = (1, 11)
+ROUNDED: dict[int, Any] = {10: np.float16, 6: np.int32, 7: np.int64, 9: np.bool_}
+"""Types by ONNX's numbers: float32 and float64, in which everything is computed here; and those that round."""
+
+
+def cast(call: Call) -> list[int]:
+    """Cast: nothing between floats, and rounding, of the state alone, to what has fewer numbers."""
+    to = call.whole("to", 1)
+    if to in FLOATS:
+        return [call.operand(0)]
+    if to not in ROUNDED:
+        raise CaqlError(f"{call.builder.label}: a cast to ONNX's type {to} cannot be read; right would be 1 (float)")
+    rounded = Opaque("Cast", lambda x: x.astype(ROUNDED[to]).astype(np.float64), lambda shape: shape)
+    return [call.builder.add(rounded, call.operand(0))]
 
 
 def total(call: Call) -> list[int]:

@@ -60,3 +60,6 @@ def test_what_cannot_be_read_is_named() -> None:
     square = keras.layers.Dense(3, activation=lambda x: x * x)
     with pytest.raises(CaqlError, match="'<lambda>' is a function that does not compute any of relu"):
         network(keras.Sequential([keras.Input((5,)), square]))
+    flat = keras.layers.Flatten(data_format="channels_first")
+    with pytest.raises(CaqlError, match="right would be data_format='channels_last'"):
+        network(keras.Sequential([keras.Input((2, 3)), flat, keras.layers.Dense(1)]))

@@ -91,7 +91,8 @@ def _norm(builder: Builder, layer: Any, operands: list[int]) -> int:
 
 
 def _flatten(builder: Builder, layer: Any, operands: list[int]) -> int:
-    del layer
+    if layer.data_format == "channels_first" and len(builder.shape(operands[0])) > 2:
+        raise CaqlError(f"{builder.label} puts its channels last first; right would be data_format='channels_last'")
     return builder.reshape(operands[0], (1, int(np.prod(builder.shape(operands[0])))))
 
 

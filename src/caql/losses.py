@@ -9,6 +9,16 @@ import jax
 import jax.numpy as jnp
 
 
+def widened(reach: jax.Array, rewards: jax.Array) -> jax.Array:
+    """The smallest and largest reward seen, (2,), with those of another batch; 0 is one, for an episode may end."""
+    return jnp.stack([jnp.minimum(reach[0], jnp.min(rewards)), jnp.maximum(reach[1], jnp.max(rewards))])
+
+
+def within_reach(label: jax.Array, reach: jax.Array, discount: float) -> jax.Array:
+    """Labels no further than the smallest or the largest reward for ever: sum over t of gamma^t r = r / (1 - gamma)."""
+    return jnp.clip(label, reach[0] / (1 - discount), reach[1] / (1 - discount))
+
+
 def one_step_label(reward: jax.Array, discount: float, continues: jax.Array, next_value: jax.Array) -> jax.Array:
     """The Bellman label (Eq. 1): y = r + gamma * continues * V(x').
 

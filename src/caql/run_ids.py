@@ -59,6 +59,7 @@ AGENTS: dict[str, Flat] = {
         "loss": "l2",
         "hinge_penalty": 1.0,
         "hinge_penalty_learning_rate": 0.0,
+        "clip_labels": False,
         "clipped_double_q": False,
         "second_target_every": 5000,
         "action_function": "deterministic",

@@ -347,6 +347,34 @@ def test_the_hinge_loss_uses_the_learned_penalty():
     assert float(after.hinge_penalty) == pytest.approx(5.0 + 0.1 * violation, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("target", "seen", "label", "left"),
+    [
+        (500.0, (0.0, 0.0), 0.0, (-3.0, 0.0)),  # no reward is above 0, so no return is
+        (500.0, (-9.0, 2.0), 200.0, (-9.0, 2.0)),
+        (-500.0, (-1.0, 0.0), -300.0, (-3.0, 0.0)),  # the smallest is of this batch
+    ],
+)
+def test_clipped_labels_stay_within_what_the_rewards_so_far_allow(target, seen, label, left):
+    """Q is zero and its target is a constant; rewards are -3 to -1 now."""
+    agent = CAQL(CAQLConfig(hidden=(), clip_labels=True), SPEC)
+    state = agent.init(KEY)
+    np.testing.assert_array_equal(state.rewards, [0.0, 0.0])
+    vector = np.zeros_like(np.asarray(state.q.vector))
+    agent.q_network.layers(vector)[0][1][0] = target
+    state = state._replace(
+        q=state.q._replace(vector=jnp.zeros(vector.shape)), target=jnp.asarray(vector), rewards=jnp.float32(seen)
+    )
+    batch = batches().pick(slice(1))._replace(rewards=np.linspace(-3.0, -1.0, ROWS, dtype=np.float32)[None])
+    after, statistics = agent.update(state, batch, KEY)
+    assert float(statistics["td_error"]) == pytest.approx(abs(label), rel=1e-5)
+    np.testing.assert_array_equal(after.rewards, left)
+
+
+def test_labels_that_are_not_clipped_leave_the_state_as_it_was():
+    assert CAQL(CAQLConfig(), SPEC).init(KEY).rewards is None
+
+
 def test_dual_labels_of_the_action_function_are_the_bound():
     """The action function's loss is its distance from max-Q or, for `dual`, from the bound above it."""
     losses = {}

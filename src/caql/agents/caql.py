@@ -24,7 +24,7 @@ from caql.agents.measurement import SolveTimes, shortfalls, solve_times
 from caql.agents.policies import EncodedPolicy, SolverPolicy, exploring
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
-from caql.losses import hinge_loss, l2_loss
+from caql.losses import hinge_loss, l2_loss, widened, within_reach
 from caql.maxq.problem import Problem, Solution, Status
 from caql.maxq.solvers import inside_jit, without_clock
 from caql.networks import FoldedNetwork, fold_state
@@ -51,6 +51,8 @@ class CAQLState(NamedTuple):
     second_target: jax.Array
     hinge_penalty: jax.Array
     step: jax.Array
+    rewards: jax.Array | None = None
+    """(2,) the smallest and the largest seen, and 0; None unless labels are clipped."""
 
 
 class CAQL(Agent):
@@ -92,6 +94,7 @@ class CAQL(Agent):
             second_target=q + 0,
             hinge_penalty=jnp.float32(self.config.hinge_penalty),
             step=jnp.int32(0),
+            rewards=jnp.zeros(2) if self.config.clip_labels else None,
         )
 
     def update(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, Any]]:
@@ -144,6 +147,10 @@ class CAQL(Agent):
     def _learn(self, state: CAQLState, context: Context, found: Labels) -> tuple[CAQLState, dict[str, jax.Array]]:
         """One step on the minibatch's labels: both networks, both targets, lambda."""
         config, batch, labels, answer = self.config, context.batch, found.labels, found.answer
+        rewards = state.rewards
+        if rewards is not None:
+            rewards = widened(rewards, batch.rewards)
+            labels = within_reach(labels, rewards, config.discount)
         distilled = answer
         if config.action_labels == "dual":
             distilled = answer._replace(best=dual_bound(context.network, context.action_set))
@@ -173,6 +180,7 @@ class CAQL(Agent):
             second_target=second,
             hinge_penalty=state.hinge_penalty + config.hinge_penalty_learning_rate * violation,
             step=step,
+            rewards=rewards,
         )
         statistics = {
             "loss": loss,

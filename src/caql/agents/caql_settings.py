@@ -59,6 +59,8 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """lambda of the hinge loss, more than 1; where it starts when learned."""
     hinge_penalty_learning_rate: float = 0.0
     """Learn lambda by ascent on the mean violation; 0 keeps it constant."""
+    clip_labels: bool = False
+    """Keep labels within what the rewards seen so far allow: the smallest or the largest of them, or 0, for ever."""
     clipped_double_q: bool = False
     """Label with the smaller of the soft target and a second one, copied every `second_target_every` steps."""
     second_target_every: int = 5000

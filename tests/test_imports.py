@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "caql"
 
 ORDER = [
-    {"errors", "extras"},
+    {"errors", "extras", "whole_files"},
     {"named_code", "run_ids"},
     {"networks", "actions"},
     {

@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 from caql.errors import CaqlError
 from caql.runs import checkpoints
+from caql.whole_files import write_atomically
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "count": np.int32(7), "none": np.zeros((0, 3))}
 
@@ -168,14 +169,14 @@ def test_other_files_among_the_checkpoints_are_left_alone(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    checkpoints.write_atomically(path, lambda file: file.write_text("old"))
+    write_atomically(path, lambda file: file.write_text("old"))
 
     def disk_full(file):
         file.write_text("ne")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        checkpoints.write_atomically(path, disk_full)
+        write_atomically(path, disk_full)
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
 

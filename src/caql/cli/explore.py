@@ -56,7 +56,8 @@ def main(arguments: list[str]) -> None:
     from caql.explore.page import html
     from caql.explore.subject import Choice, check, from_network, from_run
     from caql.explore.traces import trace
-    from caql.runs.checkpoints import is_saved, write_atomically
+    from caql.runs.checkpoints import is_saved
+    from caql.whole_files import write_atomically
 
     choice = Choice(options.seed, options.states, options.frames, options.action_set, options.trust)
     if os.path.isdir(options.path) or is_saved(options.path) or not options.path.exists():

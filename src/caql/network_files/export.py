@@ -23,7 +23,7 @@ from caql.graphs import operations as op
 from caql.graphs.graph import Node, Port
 from caql.graphs.operations import Shape
 from caql.network_files.dense_runs import Dense, dense_runs
-from caql.runs.checkpoints import write_atomically
+from caql.whole_files import write_atomically
 
 OPSET = 20
 """The first that has GELU."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,31 +22,12 @@ from safetensors.numpy import save as save_bytes
 from safetensors.numpy import save_file
 
 from caql.errors import CaqlError
+from caql.whole_files import write_atomically
 
 Arrays = dict[str, np.ndarray]
 KEEP = 2
 HEADER = "caql"
 """The one entry of a file's header: safetensors writes several of them in any order."""
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        # safetensors makes files that only their owner can read; a run is no secret.
-        temporary.chmod(0o644)
-        temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caql.extras import needed_for
-from caql.runs.checkpoints import write_atomically
+from caql.whole_files import write_atomically
 
 WINDOW = 6
 

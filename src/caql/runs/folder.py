@@ -31,6 +31,7 @@ from caql.runs.curves import save_curve
 from caql.runs.lock import alone
 from caql.runs.progress import Reporter, Silent
 from caql.runs.training import Training
+from caql.whole_files import write_atomically
 
 PICTURES = {"tensorboard/": "tensorboardX", "curve.svg": "matplotlib"}
 """What a run draws if the module is there; it trains without."""
@@ -227,4 +228,4 @@ def model_meta(training: Training) -> dict[str, Any]:
 
 def _record(folder: Path, records: list[dict[str, Any]]) -> None:
     rows = "".join(json.dumps(row) + "\n" for row in records)
-    checkpoints.write_atomically(folder / "metrics.jsonl", lambda file: file.write_text(rows))
+    write_atomically(folder / "metrics.jsonl", lambda file: file.write_text(rows))

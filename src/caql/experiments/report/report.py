@@ -35,8 +35,8 @@ from caql.experiments.report.returns import Rows, counted, matrix, numbers, summ
 from caql.experiments.report.tables import Catalogue, Cell, variant
 from caql.experiments.report.timings import latency, latency_in_runs, time_split, title
 from caql.experiments.specs import SPECS, Spec
-from caql.runs.checkpoints import write_atomically
 from caql.runs.curves import WINDOW
+from caql.whole_files import write_atomically
 
 COLOURS = {
     name: index

@@ -18,9 +18,9 @@ import numpy as np
 
 from caql.maxq.problem import Problem, Solution
 from caql.maxq.solvers import make_solver
-from caql.runs.checkpoints import write_atomically
 from caql.runs.progress import Silent
 from caql.runs.training import Epoch, Training
+from caql.whole_files import write_atomically
 
 SOLVERS: dict[str, dict[str, Any]] = {"ga": {}, "cem": {}, "exact": {"threads": 1}, "mip": {}}
 ROWS = {"mip": 4}

@@ -49,6 +49,8 @@ class RunConfig:
     """S: gradient steps of an update; -1 is as many as environment steps were collected for it."""
     batch_size: int = 64
     """Transitions in a minibatch."""
+    label_steps: int = 1
+    """Rewards that are added up before Q is asked: n of n-step labels."""
     replay_size: int = 100_000
     """Transitions that the replay buffer holds."""
     warm_up: int = 1280
@@ -70,7 +72,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if isinstance(self.task, str):
             object.__setattr__(self, "episode_steps", episode_limit(self.task, self.episode_steps))
-        for name in ("train_steps", "batch_size", "replay_size", "warm_up", "evaluation_episodes"):
+        for name in ("train_steps", "batch_size", "label_steps", "replay_size", "warm_up", "evaluation_episodes"):
             if getattr(self, name) < 1:
                 raise CaqlError(f"{name} = {getattr(self, name)} must be at least 1")
         if self.steps_per_epoch < 1 and self.steps_per_epoch != -1:
@@ -80,6 +82,11 @@ class RunConfig:
         count, unit = self.train_freq
         if count < 1 or unit not in ("step", "episode"):
             raise CaqlError(f"train_freq = {self.train_freq} must be at least 1 and in steps or episodes: (1, 'step')")
+        if unit == "step" and count < self.label_steps:
+            raise CaqlError(
+                f"label_steps = {self.label_steps} needs stretches of at least as many steps; "
+                f"train_freq = {self.train_freq} collects {count} at a time"
+            )
         if self.evaluate_every < 0:
             raise CaqlError(f"evaluate_every = {self.evaluate_every} must not be negative")
         if self.warm_up > self.replay_size:

@@ -33,6 +33,21 @@ def l2_loss(value: jax.Array, label: jax.Array) -> jax.Array:
     return jnp.square(jax.lax.stop_gradient(label) - value)
 
 
+def huber_loss(value: jax.Array, label: jax.Array, width: float) -> jax.Array:
+    """The squared error where it is at most `width` off, beyond that a straight line of the same slope.
+
+    A label that is far off, as beside a jump of Q, then pulls no harder than one that is `width` off.
+    """
+    error = jnp.abs(jax.lax.stop_gradient(label) - value)
+    near = jnp.minimum(error, width)
+    return near * (2 * error - near)
+
+
+def l1_loss(value: jax.Array, label: jax.Array) -> jax.Array:
+    """Absolute error |label - value|, whose slope does not fade as the value comes near."""
+    return jnp.abs(jax.lax.stop_gradient(label) - value)
+
+
 def hinge_loss(value: jax.Array, label: jax.Array, penalty: jax.Array | float) -> jax.Array:
     """Hinge Q-learning (Eq. 2, Appendix A): Q(x, a) + lambda (label - Q(x, a))+, where lambda is `penalty`.
 

@@ -74,6 +74,64 @@ def test_labels_by_hand_for_a_linear_q():
     np.testing.assert_allclose(labels, batch.rewards + 0.99 * batch.continues * 2.0, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("maximised", "action", "value"), [("q", -1.0, -2.0), ("target", 1.0, 2.0)])
+def test_the_maximiser_is_of_q_or_of_the_target(maximised, action, value):
+    agent = CAQL(CAQLConfig(hidden=(), maximised=maximised, solver=GradientAscent(iterations=50)), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(q=state.q._replace(vector=linear_q(agent, state, -0.5)), target=linear_q(agent, state, 2.0))
+    batch = batches().pick(0)
+    question = agent.ask(state, batch)
+    labels = agent.targets.answer(agent._context(state, batch), question, agent.solve(question.problem, KEY))
+    np.testing.assert_allclose(labels.answer.actions[:, 0], action)
+    np.testing.assert_allclose(labels.labels, batch.rewards + 0.99 * value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["ga", "cem", "exact"])
+def test_a_trust_region_keeps_the_maximum_near_the_action_function(solver):
+    spec = Spec(2, make_box([-3.0], [1.0]))  # half a range of 2
+    agent = CAQL(CAQLConfig(hidden=(), trust_region=0.25, solver=make_solver(solver), tolerance=1e-4), spec)
+    state = agent.init(KEY)
+    state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.5)))
+    batch = batches().pick(0)
+    near = agent.action_function.guess(state.action_function.vector, batch.next_states)
+    question = agent.ask(state, batch)
+    solution = agent.solve(question.problem, KEY)
+    np.testing.assert_allclose(solution.actions, np.minimum(near + 0.5, 1.0), atol=1e-3)
+    assert np.ptp(near) > 0.1
+
+
+def test_a_trust_region_needs_something_to_lie_around():
+    with pytest.raises(CaqlError, match=r"trust_region = 0\.1 must be positive and with an action function"):
+        CAQLConfig(trust_region=0.1, action_function="none")
+    with pytest.raises(CaqlError, match=r"trust_region = 0\.1 lies around"):
+        CAQL(
+            CAQLConfig(trust_region=0.1, solver=Exact()),
+            Spec(2, dataclasses.replace(make_box([0.0], [3.0]), integer=(0,))),
+        )
+
+
+@pytest.mark.parametrize(("loss", "away"), [("l2", 0.75**2), ("l1", 0.75)])
+def test_the_action_functions_loss_by_hand(loss, away):
+    agent = CAQL(CAQLConfig(hidden=(), action_loss=loss), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 1.0)))
+    batch = batches().pick(0)
+    context = agent._context(state, batch)
+    best = context.guess[:, 0] + 0.75  # Q(x, a) = a
+    answer = Answer(best, best, context.guess, jnp.full(ROWS, SOLVED))
+    losses = agent.action_function.loss(state.action_function.vector, batch, context.network, answer)
+    np.testing.assert_allclose(losses, away, rtol=1e-5)
+
+
+def test_the_huber_loss_is_the_one_that_is_descended():
+    agent = CAQL(CAQLConfig(hidden=(), loss="huber", huber_width=0.5), SPEC)
+    state = agent.init(KEY)
+    state = state._replace(q=state.q._replace(vector=linear_q(agent, state, 0.0)))
+    batch = batches(continues=0.0).pick(slice(1))._replace(rewards=np.full((1, ROWS), 3.0, np.float32))
+    _, statistics = agent.update(state, batch, KEY)
+    assert float(statistics["loss"]) == pytest.approx(0.5 * (2 * 3.0 - 0.5))
+
+
 def test_clipped_double_q_takes_the_smaller_target():
     agent = CAQL(CAQLConfig(hidden=(), clipped_double_q=True), SPEC)
     state = agent.init(KEY)

@@ -274,7 +274,7 @@ def test_a_setting_that_nobody_called_a_hyper_parameter_makes_another_cell():
             "train_freq",
         ),
         *("agent.solver.name", "agent.solver.iterations", "agent.hidden", "agent.action_hidden", "agent.loss"),
-        "agent.clip_labels",
+        *("agent.clip_labels", "agent.maximised", "agent.trust_region", "agent.action_loss", "label_steps"),
         *("agent.clipped_double_q", "agent.action_function", "agent.squash", "agent.action_labels"),
         *("agent.tolerance", "agent.dynamic_tolerance", "agent.dual_filter", "agent.dual_only"),
         *("agent.cluster_radius", "agent.cluster_relative", "agent.cluster_method", "agent.cluster_cap_by_bound"),

@@ -124,6 +124,13 @@ class ActionSet(Constructors):
             return NotImplemented
         return join(self, other)
 
+    def near(self, actions: Array, distance: Array) -> ActionSet:
+        """The part of the set within `distance` (d,) of each of (B, d) admissible actions: one set for each of them."""
+        xp = jnp if isinstance(actions, jax.Array) else hull.namespace(self)
+        return replace(
+            self, low=xp.maximum(self.low, actions - distance), high=xp.minimum(self.high, actions + distance)
+        )
+
     def tightened(self) -> ActionSet:
         """The same set in the smallest box that its rows show by interval arithmetic; a box is returned as it is.
 

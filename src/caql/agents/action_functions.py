@@ -21,7 +21,7 @@ from caql.actions import squash
 from caql.agents.agent import Array, Policy, Spec
 from caql.agents.policies import DeterministicPolicy, GaussianPolicy, RadialPolicy
 from caql.agents.radial import radial, require_radial
-from caql.losses import l2_loss
+from caql.losses import l1_loss, l2_loss
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
 from caql.replay import Batch
@@ -57,8 +57,9 @@ class Deterministic:
     gradient of no projection (`Spec.inside`); `radial` is a squashing onto the set itself (`radial.py`).
     """
 
-    def __init__(self, hidden: tuple[int, ...], spec: Spec, squashing: str) -> None:
+    def __init__(self, hidden: tuple[int, ...], spec: Spec, squashing: str, loss: str = "l2") -> None:
         self.spec, self.squashing = spec, squashing
+        self.distance = l2_loss if loss == "l2" else l1_loss
         if squashing == "radial":
             require_radial(spec.action_set if spec.sets is None else spec.sets.template)
         self.network = FlatNetwork((spec.observation_size, *hidden, spec.action_size))
@@ -79,7 +80,7 @@ class Deterministic:
 
     def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
         guess = self.guess(vector, batch.next_states, batch.next_sets)
-        return l2_loss(folded_value(network, guess), answer.best)
+        return self.distance(folded_value(network, guess), answer.best)
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         layers = self.network.layers(np.asarray(vector))
@@ -149,8 +150,10 @@ class Absent:
         raise AssertionError("without an action function CAQL acts with its solver")
 
 
-def make_action_function(kind: str, hidden: tuple[int, ...], spec: Spec, squashing: str) -> ActionFunction:
+def make_action_function(
+    kind: str, hidden: tuple[int, ...], spec: Spec, squashing: str, loss: str = "l2"
+) -> ActionFunction:
     """The action function that CAQL's setting `action_function` names."""
     if kind == "deterministic":
-        return Deterministic(hidden, spec, squashing)
+        return Deterministic(hidden, spec, squashing, loss)
     return Stochastic(hidden, spec) if kind == "stochastic" else Absent(spec)

@@ -24,7 +24,7 @@ from caql.agents.measurement import SolveTimes, shortfalls, solve_times
 from caql.agents.policies import EncodedPolicy, SolverPolicy, exploring
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
-from caql.losses import hinge_loss, l2_loss, widened, within_reach
+from caql.losses import hinge_loss, huber_loss, l2_loss, widened, within_reach
 from caql.maxq.problem import Problem, Solution, Status
 from caql.maxq.solvers import inside_jit, without_clock
 from caql.networks import FoldedNetwork, fold_state
@@ -67,7 +67,9 @@ class CAQL(Agent):
         encoder, seen = encoder_for(config, spec)
         network = FlatNetwork((seen.observation_size + spec.action_size, *config.hidden, 1))
         self.q_network = Critics(network, config.critics, config.combine, encoder)
-        self.action_function = make_action_function(config.action_function, config.action_hidden, seen, config.squash)
+        self.action_function = make_action_function(
+            config.action_function, config.action_hidden, seen, config.squash, config.action_loss
+        )
         self.q_adam, self.action_adam = adam(config.q_learning_rate), adam(config.action_learning_rate)
         self.targets = Targets(config.stages(), config)
         self.scan = jax.jit(self._scan, donate_argnums=0)
@@ -124,20 +126,28 @@ class CAQL(Agent):
     def _context(self, state: CAQLState, batch: Batch) -> Context:
         """What the labels of a minibatch are made from."""
         second = (state.second_target,) if self.config.clipped_double_q else ()
-        vectors = (state.q.vector, state.target, *second)
+        vectors = (self._maximised(state), state.target, *second)
         seen, (q, *targets) = self.q_network.side_by_side(vectors, batch.next_states)
         batch = batch._replace(next_states=seen)
+        guess = self.action_function.guess(state.action_function.vector, self._own(seen), batch.next_sets)
+        action_set = self._searched(self.spec.set_of(batch.next_sets))
+        if self.config.trust_region is not None:
+            action_set = action_set.near(guess, self.config.trust_region * self.spec.action_set.radius)
         return Context(
             batch=batch,
             q=q,
             network=fold_state(q, seen),
             targets=tuple(targets),
-            action_set=self._searched(self.spec.set_of(batch.next_sets)),
-            guess=self.action_function.guess(state.action_function.vector, self._own(seen), batch.next_sets),
+            action_set=action_set,
+            guess=guess,
             discount=self.config.discount,
             q_values=jnp.min(self.q_network.values(state.q.vector, batch.states, batch.actions), axis=0),
             epoch=state.step // self.spec.epoch_steps,
         )
+
+    def _maximised(self, state: CAQLState) -> jax.Array:
+        """The Q-function whose maximiser the labels and the action function learn from."""
+        return state.target if self.config.maximised == "target" else state.q.vector
 
     def _own(self, seen: jax.Array) -> jax.Array:
         """The part of the context's next states that Q itself and the action function see."""
@@ -157,9 +167,12 @@ class CAQL(Agent):
 
         def bellman_loss(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
             values = self.q_network.values(vector, batch.states, batch.actions)
-            losses = l2_loss(values, labels)
             if config.loss == "hinge":
                 losses = hinge_loss(values, labels, state.hinge_penalty)
+            elif config.loss == "huber":
+                losses = huber_loss(values, labels, config.huber_width)
+            else:
+                losses = l2_loss(values, labels)
             return jnp.sum(jnp.mean(losses, axis=1)), self.q_network.combined(values)
 
         seen = batch._replace(next_states=self._own(batch.next_states))
@@ -252,7 +265,7 @@ class CAQL(Agent):
         else:
             policy = self.action_function.policy(state.action_function.vector, sigma)
             if self.q_network.encoder is not None:
-                vector = jnp.copy(state.q.vector)  # The state's own memory is given up to the next update.
+                vector = jnp.copy(self._maximised(state))  # The state's own memory is given up to the next update.
                 policy = EncodedPolicy(lambda states: np.asarray(self.encode(vector, states)), policy)
         return exploring(policy, self.spec, exploration.epsilon(epoch))
 

@@ -53,14 +53,22 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """Share of the steps below which the decay never takes them."""
     target_rate: float = 0.001
     """tau of the soft target update."""
-    loss: Literal["l2", "hinge"] = "l2"
-    """Bellman loss: Eq. 1 or Eq. 2."""
+    loss: Literal["l2", "hinge", "huber"] = "l2"
+    """Bellman loss: Eq. 1, Eq. 2, or Eq. 1 with large errors counted in proportion instead of squared."""
+    huber_width: float = 1.0
+    """Errors of the Huber loss that are squared."""
     hinge_penalty: float = 10.0
     """lambda of the hinge loss, more than 1; where it starts when learned."""
     hinge_penalty_learning_rate: float = 0.0
     """Learn lambda by ascent on the mean violation; 0 keeps it constant."""
     clip_labels: bool = False
     """Keep labels within what the rewards seen so far allow: the smallest or the largest of them, or 0, for ever."""
+    maximised: Literal["q", "target"] = "q"
+    """Whose maximiser the labels and the action function learn from: Q's, as in double Q-learning, or the target
+    network's, which moves less."""
+    trust_region: float | None = None
+    """Seek the maximum only so far from the action function's action, as a share of the half range of each action;
+    None is everywhere."""
     clipped_double_q: bool = False
     """Label with the smaller of the soft target and a second one, copied every `second_target_every` steps."""
     second_target_every: int = 5000
@@ -76,6 +84,9 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     closest admissible action follows; `radial` squashes onto the set itself."""
     action_labels: Literal["primal", "dual"] = "primal"
     """What the action function regresses on: max-Q, or its dual upper bound (the paper's footnote)."""
+    action_loss: Literal["l2", "l1"] = "l2"
+    """How far Q(x, pi(x)) is from that label: its square, the paper's, or its absolute value, which does not let go of
+    states where the best action is only a little better than others."""
     exploration: Exploration = Exploration()
     """Gaussian noise on the action."""
     dual_filter: bool = False
@@ -95,6 +106,9 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
         require(self, "rate_decay", "more than 0 and at most 1", 0 < self.rate_decay <= 1)
         require(self, "rate_minimum", "more than 0 and at most 1", 0 < self.rate_minimum <= 1)
         require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
+        require(self, "huber_width", "positive", self.huber_width > 0)
+        near = self.trust_region is None or (self.trust_region > 0 and self.action_function != "none")
+        require(self, "trust_region", "positive and with an action function to be near to, or None", near)
         require(self, "second_target_every", "at least 1", self.second_target_every >= 1)
         if self.hinge_penalty_learning_rate and self.loss != "hinge":
             raise CaqlError("hinge_penalty_learning_rate means nothing with loss = 'l2'; set loss = 'hinge'")
@@ -134,6 +148,11 @@ def check_solver(config: CAQLConfig, spec: Spec) -> None:
         raise CaqlError(
             f"solver = {config.solver.name!r} cannot search over whole numbers or choices; take {able}, "
             "or relaxed = True, which searches without them and rounds the action"
+        )
+    if config.trust_region is not None and spec.integer and not config.relaxed:
+        raise CaqlError(
+            f"trust_region = {config.trust_region} lies around the action function's action, which is no whole number "
+            "or choice; leave it out, or take relaxed = True"
         )
     if spec.constrained and not config.solver.accepts_rows:
         able = " or ".join(map(repr, solvers_for(rows=True)))

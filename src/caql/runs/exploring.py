@@ -55,6 +55,8 @@ class Rollout(NamedTuple):
     """Seconds that the policy took."""
     stopped: bool
     """Whether the one who watches ended it."""
+    pieces: list[int]
+    """Lengths of the stretches that the transitions consist of, each of one episode."""
 
 
 class Noise:
@@ -130,6 +132,11 @@ def joined(batches: list[Batch]) -> Batch:
     return found
 
 
+def sizes(batches: list[Batch]) -> list[int]:
+    """How many transitions each holds."""
+    return [len(batch.rewards) for batch in batches]
+
+
 class Explorer:
     """One environment that is explored.
 
@@ -181,7 +188,7 @@ class Explorer:
             self.episode, length, self.expected = before
             self.said, self._there = began[:length], False
             raise
-        return Rollout(joined(batches), returns, lengths, total, acting, stopped)
+        return Rollout(joined(batches), returns, lengths, total, acting, stopped, sizes(batches))
 
     def stop(self) -> None:
         """End the episode, if one is going on: the next step begins another."""

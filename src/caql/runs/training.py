@@ -34,6 +34,7 @@ from caql.runs.clock import Clock
 from caql.runs.episodes import evaluate_policy
 from caql.runs.exploring import Explorer, Rollout, Watch
 from caql.runs.memory import check_memory
+from caql.runs.n_step import n_step
 from caql.runs.streams import Purpose, stream, update_key
 from caql.runs.vector_exploring import VectorExplorer
 from caql.vector_environments import VectorTask
@@ -264,6 +265,8 @@ class Training:
         transitions = rollout.transitions
         if self.config.zero_terminal_reward:
             transitions.rewards[transitions.continues == 0] = 0.0
+        if self.config.label_steps > 1:
+            transitions = n_step(transitions, rollout.pieces, self.config.label_steps, self.config.agent.discount)
         self.replay.extend(transitions)
         self.environment_steps += len(transitions.rewards)
         self._returns += rollout.returns

@@ -14,7 +14,7 @@ import numpy as np
 
 from caql.agents.agent import Policy
 from caql.errors import CaqlError
-from caql.runs.exploring import Array, Noise, Rollout, Seen, Steps, Watch, joined
+from caql.runs.exploring import Array, Noise, Rollout, Seen, Steps, Watch, joined, sizes
 from caql.runs.streams import Purpose, reset_seed, stream
 from caql.vector_environments import RowAnswer, VectorTask
 
@@ -91,7 +91,7 @@ class VectorExplorer:
                 if fresh is not None:
                     self._now[i] = envs.begin(i, fresh)
         batches = [part.batch() for part in parts if part.rewards]
-        return Rollout(joined(batches), *ended, float(self._totals[0]), acting, stopped)
+        return Rollout(joined(batches), *ended, float(self._totals[0]), acting, stopped, sizes(batches))
 
     def _count(self, row: int, reward: float, over: bool, ended: _Ended) -> None:
         self._totals[row] += reward

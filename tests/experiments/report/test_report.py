@@ -446,6 +446,13 @@ def test_probed_runs_are_kept_apart_from_plain_ones(tmp_path):
     assert [bool(run.latency) for run in cell.runs] == [False]
 
 
+def test_a_probed_run_without_a_plain_twin_stands_in_its_cell(tmp_path):
+    write_run(tmp_path, config("latency", ("HalfCheetah", 0.5), "caql-exact"), target=900, latency=True)
+    column = choose_columns(SPECS["table5"], ["exact-tol-1e-4"])[0]
+    cell = Catalogue(read_results(tmp_path).runs).cell(SPECS["table5"], ("HalfCheetah", 0.5), column)
+    assert [bool(run.latency) for run in cell.runs] == [True]
+
+
 def test_of_equally_trusted_configurations_the_one_held_longest_is_shown(tmp_path):
     peak = write_run(tmp_path, config("table2", HOPPER, "sac", grid("sac")[7]), target=100)
     rows = [json.loads(line) for line in (peak / "metrics.jsonl").read_text().splitlines()]

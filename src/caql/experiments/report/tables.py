@@ -29,7 +29,13 @@ HYPER_PARAMETERS = (
     *("seed", "train_steps", "steps_per_epoch", "batch_size", "replay_size", "warm_up"),
     *("evaluate_every", "evaluation_episodes"),
     *("agent.discount", "agent.*_rate", "agent.rate_*", "agent.exploration.*", "agent.second_target_every"),
-    *("agent.hinge_penalty", "agent.relative_tolerance", "agent.tolerance_decay", "agent.tolerance_maximum"),
+    *(
+        "agent.hinge_penalty",
+        "agent.huber_width",
+        "agent.relative_tolerance",
+        "agent.tolerance_decay",
+        "agent.tolerance_maximum",
+    ),
     *("agent.cluster_decay", "agent.cluster_p"),
     *("agent.temperature*", "agent.initial_temperature", "agent.target_entropy"),
     *("agent.policy_delay", "agent.smoothing_*", "agent.saturation_penalty"),
@@ -145,10 +151,12 @@ class Catalogue:
     def __init__(self, runs: Iterable[Run], unfinished: bool = False) -> None:
         self.by_identity: dict[str, list[Run]] = defaultdict(list)
         self.all = list(runs)
-        for run in self.all:
-            # Two evaluations at least: one before learning is no result.
-            whole = run.state == "finished" or (unfinished and len(run.rows) > 1)
-            if whole and not run.latency:
+        # Two evaluations at least: one before learning is no result.
+        whole = [run for run in self.all if run.state == "finished" or (unfinished and len(run.rows) > 1)]
+        plain = {run.config.id for run in whole if not run.latency}
+        for run in whole:
+            # A probed run learns what it would have learned without the probe; its twin, if there is one, counts.
+            if not run.latency or run.config.id not in plain:
                 self.by_identity[identity(run.config)].append(run)
         self.placed: dict[str, set[str]] = defaultdict(set)
         """Spec -> ids of the runs that stand in it, in the order in which the specs were asked for."""

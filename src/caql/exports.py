@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from caql.agents.policies import (
+    AveragedPolicy,
     DeterministicPolicy,
     EpsilonGreedy,
     GaussianPolicy,
@@ -42,6 +43,7 @@ def q_graph(layers: Sequence[tuple[Any, Any]], observation_size: int) -> Network
 def policy_graph(policy: Any) -> Network:
     """The greedy policy as a network of the observation; `CaqlError` for one that is not a network."""
     policy = policy.policy if isinstance(policy, EpsilonGreedy) else policy
+    policy = policy.greedy if isinstance(policy, AveragedPolicy) else policy
     squash = True
     if isinstance(policy, GaussianPolicy):
         layers = _layers(policy.mean)

@@ -87,7 +87,7 @@ def descend(
     return Learned(learned.vector + (change if share is None else share * change), state), value, extra
 
 
-def soft_update(target: jax.Array, vector: jax.Array, rate: float) -> jax.Array:
+def soft_update(target: jax.Array, vector: jax.Array, rate: float | jax.Array) -> jax.Array:
     """The target network moved by the fraction `rate` (the paper's tau) towards `vector`, both (...) of one shape.
 
     Written as a step, so that a target that has arrived stays where it is; optax's `incremental_update` is the

@@ -57,6 +57,7 @@ AGENTS: dict[str, Flat] = {
         "action_learning_rate": 0.001,
         "rate_decay": 1.0,
         "rate_minimum": 0.1,
+        "average_rate": 0.0,
         "loss": "l2",
         "huber_width": 1.0,
         "hinge_penalty": 1.0,
@@ -140,6 +141,7 @@ COUNTS_ONLY_IF: dict[str, Callable[[Flat], bool]] = {
     "agent.second_target_every": _with("agent.clipped_double_q", True),
     "agent.rate_minimum": lambda settings: settings["agent.rate_decay"] < 1,
     "agent.combine": lambda settings: settings["agent.critics"] > 1,
+    "agent.average_rate": _acting,
     "agent.action_loss": _with("agent.action_function", "deterministic"),
     **dict.fromkeys(
         [f"agent.{name}" for name in ("action_hidden", "action_learning_rate", "squash", "action_labels")], _acting

@@ -18,6 +18,7 @@ from caql.bounds import dual_bound
 from caql.config import RunConfig, from_json, to_json
 from caql.errors import CaqlError
 from caql.experiments.specs import SPECS, choose_columns, configuration
+from caql.exports import policy_graph
 from caql.maxq.exact.solver import Exact
 from caql.maxq.gradient_ascent import GradientAscent
 from caql.maxq.problem import Status
@@ -130,6 +131,28 @@ def test_the_huber_loss_is_the_one_that_is_descended():
     batch = batches(continues=0.0).pick(slice(1))._replace(rewards=np.full((1, ROWS), 3.0, np.float32))
     _, statistics = agent.update(state, batch, KEY)
     assert float(statistics["loss"]) == pytest.approx(0.5 * (2 * 3.0 - 0.5))
+
+
+def test_averaged_weights_act_and_the_latest_explore():
+    agent = CAQL(CAQLConfig(average_rate=0.25, action_learning_rate=0.1), SPEC)
+    state = agent.init(KEY)
+    expected = np.asarray(state.averaged)
+    state = state._replace(step=jnp.int32(20))  # where an average over a tenth of the steps has the share 1 / 3
+    for number in range(STEPS):
+        share = max(0.25, 1 / (1 + 0.1 * (20 + number)))
+        state, _ = agent.update(state, batches().pick(slice(number, number + 1)), KEY)
+        expected = expected + share * (np.asarray(state.action_function.vector) - expected)
+    np.testing.assert_allclose(state.averaged, expected, rtol=1e-5)
+    policy = agent.policy(state, 0)
+    states = batches().states[0]
+    for vector, said in (
+        (state.averaged, policy.act(states)),
+        (state.action_function.vector, policy.explore(states, np.zeros((ROWS, 1), np.float32))),
+    ):
+        np.testing.assert_allclose(said, agent.action_function.guess(vector, states), rtol=1e-5, atol=1e-6)
+    assert np.abs(policy.act(states) - agent.action_function.guess(state.action_function.vector, states)).max() > 0.01
+    exported = policy_graph(policy).evaluate(states[:, :0], states)
+    np.testing.assert_allclose(exported, policy.act(states), rtol=1e-4, atol=1e-5)
 
 
 def test_clipped_double_q_takes_the_smaller_target():
@@ -293,11 +316,13 @@ def test_host_policy_and_traced_action_function_agree():
         np.testing.assert_allclose(agent.policy(state, 0).act(states), traced, rtol=1e-5, atol=1e-6)
 
 
-def test_the_recommended_preset_is_the_papers_with_two_critics_and_larger_networks():
+def test_the_recommended_preset_is_the_papers_with_two_critics_larger_networks_and_what_steadies_it():
     paper, recommended = agent_config("paper"), agent_config("recommended")
     assert paper == CAQLConfig(exploration=Exploration(decay=0.9999))
     larger = {"hidden": (64, 64), "action_hidden": (64, 64)}
-    assert recommended == dataclasses.replace(paper, critics=2, rate_decay=0.9998, **larger)
+    assert recommended == dataclasses.replace(
+        paper, critics=2, trust_region=0.1, rate_decay=0.9998, average_rate=0.0002, **larger
+    )
     task = ("Hopper", 1.0)
     for name, method in (("paper", "caql-ga"), ("recommended", "caql-recommended")):
         column = choose_columns(SPECS["table1"], [method])[0]

@@ -21,7 +21,7 @@ from caql.agents.agent import Agent, Array, Policy, Spec
 from caql.agents.caql_settings import CAQLConfig, check_solver
 from caql.agents.critics import Critics, encoder_for
 from caql.agents.measurement import SolveTimes, shortfalls, solve_times
-from caql.agents.policies import EncodedPolicy, SolverPolicy, exploring
+from caql.agents.policies import AveragedPolicy, EncodedPolicy, SolverPolicy, exploring
 from caql.bounds import dual_bound
 from caql.errors import CaqlError
 from caql.losses import hinge_loss, huber_loss, l2_loss, widened, within_reach
@@ -53,6 +53,8 @@ class CAQLState(NamedTuple):
     step: jax.Array
     rewards: jax.Array | None = None
     """(2,) the smallest and the largest seen, and 0; None unless labels are clipped."""
+    averaged: jax.Array | None = None
+    """The action function's weights averaged over training; None unless they are asked for."""
 
 
 class CAQL(Agent):
@@ -88,15 +90,16 @@ class CAQL(Agent):
 
     def init(self, key: jax.Array) -> CAQLState:
         q_key, action_key = jax.random.split(key)
-        q = self.q_network.init(q_key)
+        q, actions = self.q_network.init(q_key), self.action_function.init(action_key)
         return CAQLState(
             q=begin(self.q_adam, q),
-            action_function=begin(self.action_adam, self.action_function.init(action_key)),
+            action_function=begin(self.action_adam, actions),
             target=q + 0,
             second_target=q + 0,
             hinge_penalty=jnp.float32(self.config.hinge_penalty),
             step=jnp.int32(0),
             rewards=jnp.zeros(2) if self.config.clip_labels else None,
+            averaged=actions + 0 if self.config.average_rate else None,
         )
 
     def update(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, Any]]:
@@ -186,6 +189,9 @@ class CAQL(Agent):
         step = state.step + 1
         violation = jnp.mean(jax.nn.relu(labels - values))
         second = jnp.where(step % config.second_target_every == 0, q.vector, state.second_target)
+        averaged = state.averaged
+        if averaged is not None:
+            averaged = soft_update(averaged, action_function.vector, config.averaging_at(state.step))
         new = CAQLState(
             q=q,
             action_function=action_function,
@@ -194,6 +200,7 @@ class CAQL(Agent):
             hinge_penalty=state.hinge_penalty + config.hinge_penalty_learning_rate * violation,
             step=step,
             rewards=rewards,
+            averaged=averaged,
         )
         statistics = {
             "loss": loss,
@@ -264,6 +271,8 @@ class CAQL(Agent):
             policy: Policy = self.solver_policy(state, sigma)
         else:
             policy = self.action_function.policy(state.action_function.vector, sigma)
+            if state.averaged is not None:
+                policy = AveragedPolicy(self.action_function.policy(state.averaged, sigma), policy)
             if self.q_network.encoder is not None:
                 vector = jnp.copy(self._maximised(state))  # The state's own memory is given up to the next update.
                 policy = EncodedPolicy(lambda states: np.asarray(self.encode(vector, states)), policy)

@@ -51,6 +51,9 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """Factor on both steps after each epoch; 1 keeps them as they are."""
     rate_minimum: float = 0.1
     """Share of the steps below which the decay never takes them."""
+    average_rate: float = 0.0
+    """Share by which the weights that act without noise follow the action function's at each training step, more at
+    the beginning of a run; 0 lets the action function itself act."""
     target_rate: float = 0.001
     """tau of the soft target update."""
     loss: Literal["l2", "hinge", "huber"] = "l2"
@@ -106,6 +109,7 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
         require(self, "rate_decay", "more than 0 and at most 1", 0 < self.rate_decay <= 1)
         require(self, "rate_minimum", "more than 0 and at most 1", 0 < self.rate_minimum <= 1)
         require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
+        require(self, "average_rate", "at least 0 and less than 1", 0 <= self.average_rate < 1)
         require(self, "huber_width", "positive", self.huber_width > 0)
         near = self.trust_region is None or (self.trust_region > 0 and self.action_function != "none")
         require(self, "trust_region", "positive and with an action function to be near to, or None", near)
@@ -130,6 +134,10 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     def share_at(self, epoch: Any) -> Any:
         """What is left of the learning rates in an epoch, (); None if they do not decay."""
         return None if self.rate_decay == 1 else jnp.maximum(self.rate_decay**epoch, self.rate_minimum)
+
+    def averaging_at(self, step: Any) -> Any:
+        """The share of a training step, (): never an average over more than a tenth of the steps so far."""
+        return jnp.maximum(self.average_rate, 1 / (1 + 0.1 * step))
 
     def stages(self) -> tuple[Stage, ...]:
         """The speed-ups, in the order of Appendix B: filter first, then cluster what is left."""

@@ -8,6 +8,7 @@ One network, `HostNetwork`, and a small policy for each way to make an action of
     SquashedGaussianPolicy   centre + radius * tanh(mean + learned size * noise)
     SolverPolicy             no network: the max-Q solver's maximisers, plus noise of a given size
     RadialPolicy             the output squashed onto the state's set, plus noise of a given size
+    AveragedPolicy           two of one kind: averaged weights without noise, the latest ones with it
     EncodedPolicy            around any network's: the network sees an encoder's features
     EpsilonGreedy            around any of them, where actions are whole numbers or choices
 
@@ -204,6 +205,19 @@ class EncodedPolicy:
 
     def explore(self, state: Array, noise: Array) -> Array:
         return self.policy.explore(self._seen(state), noise)
+
+
+class AveragedPolicy:
+    """Two policies of one kind: `greedy`, of averaged weights, acts without noise; `latest` explores."""
+
+    def __init__(self, greedy: Policy, latest: Policy) -> None:
+        self.greedy, self.latest = greedy, latest
+
+    def act(self, state: Array) -> Array:
+        return self.greedy.act(state)
+
+    def explore(self, state: Array, noise: Array) -> Array:
+        return self.latest.explore(state, noise)
 
 
 class EpsilonGreedy:

@@ -19,8 +19,8 @@ def preset_settings(name: str) -> dict[str, Any]:
     """The settings of CAQL that make up a preset.
 
     `paper` is what the tables are made with: the defaults, with the noise that the search chose.  `recommended` is
-    the same with the minimum of two critics, 64 x 64 networks, maxima near the action function, learning rates that
-    decay to a tenth, and averaged weights to act with; docs/explanation/notebook.md has its evidence.
+    the same with the minimum of two critics, 64 x 64 networks, learning rates that decay to a tenth, and averaged
+    weights to act with; docs/explanation/notebook.md has its evidence.
     Raises `CaqlError` for an unknown name.
     """
     if name not in PRESETS:
@@ -34,8 +34,7 @@ def preset_settings(name: str) -> dict[str, Any]:
     if name == "paper":
         return paper
     larger = {"hidden": (64, 64), "action_hidden": (64, 64)}
-    steady = {"trust_region": 0.1, "rate_decay": 0.9998, "average_rate": 0.0002}
-    return paper | larger | {"critics": 2} | steady
+    return paper | larger | {"critics": 2, "rate_decay": 0.9998, "average_rate": 0.0002}
 
 
 def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,6 @@ METHODS: dict[str, Settings] = {
             "hidden": [64, 64],
             "action_hidden": [64, 64],
             "rate_decay": 0.9998,
-            "trust_region": 0.1,
             "average_rate": 0.0002,
         }
     },

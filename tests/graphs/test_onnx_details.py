@@ -50,6 +50,10 @@ AGREE: dict[str, tuple[list[Node], dict[str, Any], tuple[int, ...], int]] = {
     "quotients of whole numbers": (
         [("Shape", ["x"], "s", {}), ("Div", ["s", "two"], "h", {}), ("Mul", ["h", "two"], "t", {}),
          ("Slice", ["x", "zero", "t"], "y", {})], whole(two=[2, 2], zero=[0, 0]), (2, 5), 17),
+    "one side of a shape, as torch asks for the batch": (
+        [("Shape", ["x"], "s", {}), ("Gather", ["s", "first"], "n", {"axis": 0}), ("Unsqueeze", ["n", "zero"], "u", {}),
+         ("Concat", ["u", "rest"], "t", {"axis": 0}), ("Reshape", ["x", "t"], "y", {})],
+        {"first": np.array(0, ints), **whole(zero=[0], rest=[3, -1])}, (1, 6), 17),
     "numbers as attributes of constants": (
         [("Constant", [], "a", {"value_float": 2.0}), ("Constant", [], "b", {"value_floats": [1.0, 2.0, 3.0]}),
          ("Constant", [], "c", {"value_ints": [3, -1]}), ("Constant", [], "d", {"value_int": 1}),

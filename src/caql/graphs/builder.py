@@ -34,7 +34,8 @@ class Builder(Graph):
         shape = self.shape(x)
         self.require_room(max(math.prod(shape), size or 0))
         indices = change(np.arange(math.prod(shape), dtype=np.intp).reshape(shape))
-        return self.add(Take(np.ascontiguousarray(indices)), x)
+        # Not ascontiguousarray, which makes one number an array of one.
+        return self.add(Take(np.array(indices, np.intp, order="C")), x)
 
     def require_room(self, size: int) -> None:
         """Raise `CaqlError` unless so many more numbers can be held."""
@@ -142,7 +143,7 @@ class Builder(Graph):
         longer = self.concat([self.reshape(x, (size,)), self.constant([value])], 0)
         indices = np.pad(np.arange(size, dtype=np.intp).reshape(shape), added, constant_values=size)
         kept = [slice(max(-pad[0], 0), side - max(-pad[1], 0)) for side, pad in zip(indices.shape, pads, strict=True)]
-        return self.add(Take(np.ascontiguousarray(indices[tuple(kept)])), longer)
+        return self.add(Take(indices[tuple(kept)].copy()), longer)
 
     def batch_norm(self, x: int, statistics: Sequence[Array], epsilon: float) -> int:
         """Normalisation along axis 1 of (N, C, ...) by stored statistics: scale, bias, mean and variance."""

@@ -12,6 +12,7 @@ from caql.agents.agent import Policy
 from caql.config import SEEDS
 from caql.environments import Task
 from caql.errors import CaqlError
+from caql.exported_encoders import Encoding
 from caql.exports import policy_graph
 from caql.graphs import Network
 from caql.network_files.export import write_onnx
@@ -97,13 +98,19 @@ class Acting:
     def export(self, path: str | Path, what: str = "policy") -> None:
         """Write the greedy policy, or with `what="q"` the Q-network (CAQL), as an ONNX file.
 
-        The policy takes `observation` (N, n) and gives `action` (N, d) inside the action box, as `predict` does before
-        an action set with rows or whole numbers is applied; Q takes `observation` and `action` and gives `q` (N, 1).
-        Raises `CaqlError` for a policy that is not a network alone, such as the max-Q solver.
+        The policy takes `observation` (N, n), of images (N, height, width, channels), as float32, and gives `action`
+        (N, d) inside the action box, as `predict` does before an action set with rows or whole numbers is applied; Q
+        takes `observation` and `action` and gives `q` (N, 1).  An encoder of caql's own is part of both.  Raises `CaqlError` for a policy that is not a network alone, such as
+        the max-Q solver, and for an encoder of your own.
         """
         if what not in ("policy", "q"):
             raise CaqlError(f"what = {what!r} must be 'policy' or 'q'")
-        write_onnx(policy_graph(self.greedy_policy()) if what == "policy" else self._q_graph(), path)
+        graph = policy_graph(self.greedy_policy(), self._encoding()) if what == "policy" else self._q_graph()
+        write_onnx(graph, path)
+
+    def _encoding(self) -> Encoding | None:
+        """The encoder in front of the networks, if there is one."""
+        return None
 
     def _q_graph(self) -> Network:
         raise CaqlError(f"what = 'q' needs CAQL; {type(self).__name__} keeps its critics to itself")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.agents.agent import Policy
-from caql.errors import CaqlError
+from caql.exported_encoders import Encoding
 from caql.exports import q_graph
 from caql.graphs import Network
 from caql.maxq.arguments import checked_network, chosen_solver
@@ -86,9 +86,11 @@ class CAQL(Model):
         return inputs
 
     def _q_graph(self) -> Network:
-        if self.config.agent.encoder is not None:
-            raise CaqlError("what = 'q' cannot be written with an encoder in front of Q, whose code is not caql's")
-        return q_graph(self.q_layers(), self.task.observation_size)
+        return q_graph(self.q_layers(), len(self.task.low), self._encoding())
+
+    def _encoding(self) -> Encoding | None:
+        encoder = self.training.agent.q_network.encoder
+        return None if encoder is None else Encoding(encoder, self.training.state.q.vector[: encoder.size])
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.decays, self.task.action_set)

@@ -49,6 +49,7 @@ OPERATORS: dict[str, tuple[Operator, int, float]] = {
     "Dropout": (op.dropout, 1, 3),
     "Cast": (state.cast, 1, 1),
     "Softmax": (state.softmax, 1, 1),
+    "LayerNormalization": (state.layer_norm, 2, 3),
     "Reshape": (shaping.reshape, 1, 2),
     "Flatten": (shaping.flatten, 1, 1),
     "Squeeze": (shaping.squeeze, 1, 2),

@@ -8,8 +8,8 @@ import numpy as np
 
 from caql.errors import CaqlError
 from caql.graphs.builder import Builder
-from caql.graphs.opaque import OPAQUE, normalised
-from caql.graphs.operations import Opaque
+from caql.graphs.opaque import OPAQUE, normalised, standardised
+from caql.graphs.operations import Add, Multiply, Opaque
 from caql.network_files.operators import Call, Operator
 
 
@@ -19,6 +19,15 @@ def softmax(call: Call) -> list[int]:
     first = call.axis(call.whole("axis", 1 if old else -1), max(rank, 1))
     axes = tuple(range(first + 1, rank + 1)) if old else (first + 1,)
     return [call.builder.add(Opaque("Softmax", normalised(*axes), lambda shape: shape), call.operand(0))]
+
+
+def layer_norm(call: Call) -> list[int]:
+    """LayerNormalization, of the state alone, over all axes from `axis` on."""
+    axis, builder = call.axis(call.whole("axis", -1)), call.builder
+    norm = standardised(len(call.shape()) - axis, call.number("epsilon", 1e-5))
+    value = builder.add(Opaque("LayerNormalization", norm, lambda shape: shape), call.operand(0))
+    value = builder.add(Multiply(), value, call.operand(1))
+    return [value if len(call.operands) < 3 else builder.add(Add(), value, call.operand(2))]
 
 
 def opaque(name: str) -> Operator:

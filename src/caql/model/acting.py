@@ -100,8 +100,9 @@ class Acting:
 
         The policy takes `observation` (N, n), of images (N, height, width, channels), as float32, and gives `action`
         (N, d) inside the action box, as `predict` does before an action set with rows or whole numbers is applied; Q
-        takes `observation` and `action` and gives `q` (N, 1).  An encoder of caql's own is part of both.  Raises `CaqlError` for a policy that is not a network alone, such as
-        the max-Q solver, and for an encoder of your own.
+        takes `observation` and `action` and gives `q` (N, 1).  An encoder of caql's own is part of both.
+        Raises `CaqlError` for a policy that is not a network alone, such as the max-Q solver, and for an encoder of
+        your own.
         """
         if what not in ("policy", "q"):
             raise CaqlError(f"what = {what!r} must be 'policy' or 'q'")

@@ -91,6 +91,8 @@ def test_a_function_computes_what_torch_computes(expression: str) -> None:
         ("F.adaptive_avg_pool1d(x, 2)", "output_size = 2 cannot be read; right would be 1"),
         ("F.pad(x, (7, 7), mode='reflect')", "is more than values of shape (1, 4, 6) can repeat"),
         ("(x, None)", "output1 of the module is a NoneType; right would be one value each"),
+        ("F.avg_pool1d(x[0], 2)", "a value of shape (4, 6); right would be (N, C) and 1 sides"),
+        ("F.adaptive_max_pool1d(x[0], 1)", "a value of shape (4, 6); right would be (N, C) and 1 sides"),
         ("F.celu(x, -1.0)", "alpha = -1 must be positive"),
     ],
 )

@@ -76,8 +76,16 @@ def _pad(mode: str) -> Reader:
     return read
 
 
+def _axes(builder: Builder, layer: Any, x: int) -> int:
+    """How many sides a pooling goes over, by its name; without a batch in front torch would take others."""
+    axes, shape = int(type(layer).__name__[-2]), builder.shape(x)
+    if len(shape) != axes + 2:
+        raise CaqlError(f"{builder.label}: a value of shape {shape}; right would be (N, C) and {axes} sides")
+    return axes
+
+
 def _pool(builder: Builder, layer: Any, x: int) -> int:
-    axes = len(builder.shape(x)) - 2
+    axes = _axes(builder, layer, x)
     average = "Avg" in type(layer).__name__
     kernel = _each(layer.kernel_size, axes)
     strides = kernel if layer.stride is None else _each(layer.stride, axes)
@@ -93,7 +101,7 @@ def _global(builder: Builder, layer: Any, x: int) -> int:
     sizes = layer.output_size if isinstance(layer.output_size, tuple | list) else [layer.output_size]
     if any(size != 1 for size in sizes):
         raise CaqlError(f"{builder.label}: output_size = {layer.output_size} cannot be read; right would be 1")
-    joined, _, kept = builder.last_axes(x, list(range(2, len(builder.shape(x)))))
+    joined, _, kept = builder.last_axes(x, list(range(2, 2 + _axes(builder, layer, x))))
     best = builder.mean_last(joined) if "Avg" in type(layer).__name__ else builder.maximum_last(joined)
     return builder.reshape(best, kept)
 

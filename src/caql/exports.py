@@ -41,12 +41,12 @@ def _observed(builder: Builder, size: int, encoding: Encoding | None) -> tuple[i
     return state, state
 
 
-def q_graph(layers: Sequence[tuple[Any, Any]], action_size: int, encoding: Encoding | None = None) -> Network:
+def q_graph(layers: Sequence[tuple[Any, Any]], observation_size: int, encoding: Encoding | None = None) -> Network:
     """Q of two inputs, `observation` and `action`, from layers of features (or observations) and actions together."""
     exact = [(np.asarray(weights, np.float64), np.asarray(bias, np.float64)) for weights, bias in layers]
     builder = Builder()
-    state, seen = _observed(builder, len(exact[0][0]) - action_size, encoding)
-    action = builder.input((action_size,), "action")
+    state, seen = _observed(builder, observation_size, encoding)
+    action = builder.input((len(exact[0][0]) - builder.shape(seen)[0],), "action")
     value = dense_chain(builder, builder.concat([seen, action], 0), exact, Relu())
     return Network(builder, (Port("observation", state), Port("action", action)), (Port("q", value),), 1)
 

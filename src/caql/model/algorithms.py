@@ -86,7 +86,7 @@ class CAQL(Model):
         return inputs
 
     def _q_graph(self) -> Network:
-        return q_graph(self.q_layers(), len(self.task.low), self._encoding())
+        return q_graph(self.q_layers(), self.task.observation_size, self._encoding())
 
     def _encoding(self) -> Encoding | None:
         encoder = self.training.agent.q_network.encoder

@@ -172,3 +172,40 @@ def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> 
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["network.onnx"]
+
+
+class Squared:
+    """An encoder that is not caql's own."""
+
+    def init(self, key, shape):
+        del key
+        return {"scale": np.ones(shape, np.float32)}
+
+    def apply(self, parameters, observations):
+        return observations**2 * parameters["scale"]
+
+
+@pytest.mark.parametrize("encoder", ["cnn", "keypoints"])
+def test_q_and_the_policy_are_exported_with_their_encoder(tmp_path: Path, encoder: str) -> None:
+    from caql import maximize
+    from caql.tasks.dot import Dot
+
+    model = CAQL("CnnPolicy", Dot(), encoder=encoder, critics=2, policy_kwargs={"net_arch": [8, 6]})
+    images = np.stack([Dot().reset(seed=seed)[0] for seed in range(3)])
+    model.export(tmp_path / "q.onnx", what="q")
+    certificate = model.certify(images)
+    found = run(tmp_path / "q.onnx", observation=images, action=certificate.action)
+    np.testing.assert_allclose(found[:, 0], certificate.value, rtol=1e-4, atol=1e-5)
+    network = read_network(tmp_path / "q.onnx").network
+    again = maximize(network, model.task.low, model.task.high, states=images.reshape(3, -1))
+    np.testing.assert_allclose(again.values, certificate.value, atol=2e-4)
+    model.export(tmp_path / "policy.onnx")
+    acted = run(tmp_path / "policy.onnx", observation=images)
+    np.testing.assert_allclose(acted, model.predict(images)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("what", ["q", "policy"])
+def test_an_encoder_of_a_users_own_is_code(tmp_path: Path, what: str) -> None:
+    model = CAQL("MlpPolicy", "Pendulum-v1", encoder=Squared(), policy_kwargs={"net_arch": [4]})
+    with pytest.raises(CaqlError, match=r"an encoder of your own \(Squared\) is code and cannot be exported; right"):
+        model.export(tmp_path / "net.onnx", what=what)

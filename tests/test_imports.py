@@ -33,7 +33,7 @@ ORDER = [
     {"agents"},
     {"config"},
     {"runs"},
-    {"exports", "audits"},
+    {"exports", "exported_encoders", "audits"},
     {"model"},
     {"playing"},
     {"bench", "experiments", "explore"},

@@ -68,6 +68,10 @@ class Cnn:
                 side = (side - kernel) // stride + 1
         return found
 
+    def strides_for(self, shape: tuple[int, ...]) -> list[int]:
+        """The strides of the convolutions that images of `shape` take."""
+        return [stride for _, _, stride in self._convolutions(shape)]
+
     def fresh(self, key: jax.Array, sizes: tuple[int, ...]) -> Layers:
         """Layers before their first step: those of all networks, sqrt(6) times as large, with biases of zero."""
         return tuple((np.float32(math.sqrt(6.0)) * weights, 0 * bias) for weights, bias in init_layers(key, sizes))
@@ -90,8 +94,7 @@ class Cnn:
     def _maps(self, filters: Any, observations: jax.Array) -> jax.Array:
         """What the convolutions make of the pixels, (B, height, width, channels)."""
         pixels = observations.astype(jnp.float32) / (255.0 if observations.dtype == jnp.uint8 else 1.0)
-        steps = [stride for _, _, stride in self._convolutions(observations.shape[1:])]
-        for (kernel, shift), stride in zip(filters, steps, strict=True):
+        for (kernel, shift), stride in zip(filters, self.strides_for(observations.shape[1:]), strict=True):
             pixels = jax.nn.relu(_convolve(pixels, kernel, stride) + shift)
         return pixels
 
@@ -207,8 +210,12 @@ class FlatEncoder:
 
     def apply(self, vector: jax.Array, observations: jax.Array) -> jax.Array:
         """Features (B, k) of flat observations (B, n)."""
+        given = observations.astype(self.dtype).reshape(-1, *self.shape)
+        return self.encoder.apply(self.parameters(vector), given)
+
+    def parameters(self, vector: jax.Array) -> Any:
+        """The encoder's own parameters in a vector (size,)."""
         leaves, structure = jax.tree.flatten(self._parameters)
         ends = np.cumsum([math.prod(leaf.shape) for leaf in leaves])[:-1].tolist()
         parts = [part.reshape(leaf.shape) for part, leaf in zip(jnp.split(vector, ends), leaves, strict=True)]
-        given = observations.astype(self.dtype).reshape(-1, *self.shape)
-        return self.encoder.apply(jax.tree.unflatten(structure, parts), given)
+        return jax.tree.unflatten(structure, parts)

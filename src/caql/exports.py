@@ -3,6 +3,8 @@
 The policy is the network that acts, with the squashing into the action box behind it:
 
     a = clip(centre + radius tanh(network(x)))      or      a = clip(network(x)).
+
+Behind an encoder both are networks of its features, and the encoder is written in front of them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from caql.agents.policies import (
     AveragedPolicy,
     DeterministicPolicy,
+    EncodedPolicy,
     EpsilonGreedy,
     GaussianPolicy,
     HostNetwork,
@@ -22,6 +25,7 @@ from caql.agents.policies import (
     SquashedGaussianPolicy,
 )
 from caql.errors import CaqlError
+from caql.exported_encoders import Encoding
 from caql.graphs import Network
 from caql.graphs.activations import Relu, Tanh
 from caql.graphs.builder import Builder
@@ -30,19 +34,28 @@ from caql.graphs.graph import Port
 from caql.graphs.operations import Add, Array, Multiply
 
 
-def q_graph(layers: Sequence[tuple[Any, Any]], observation_size: int) -> Network:
-    """Q of two inputs, `observation` and `action`, from layers of both in one vector."""
+def _observed(builder: Builder, size: int, encoding: Encoding | None) -> tuple[int, int]:
+    """The input `observation`, and what the layers see of it: itself, or an encoder's features."""
+    if encoding is not None:
+        return encoding.features(builder, "observation")
+    state = builder.input((size,), "observation")
+    return state, state
+
+
+def q_graph(layers: Sequence[tuple[Any, Any]], observation_size: int, encoding: Encoding | None = None) -> Network:
+    """Q of two inputs, `observation` and `action`, from layers of features (or observations) and actions together."""
     exact = [(np.asarray(weights, np.float64), np.asarray(bias, np.float64)) for weights, bias in layers]
     builder = Builder()
-    state = builder.input((observation_size,), "observation")
-    action = builder.input((len(exact[0][0]) - observation_size,), "action")
-    value = dense_chain(builder, builder.concat([state, action], 0), exact, Relu())
+    state, seen = _observed(builder, observation_size, encoding)
+    action = builder.input((len(exact[0][0]) - builder.shape(seen)[0],), "action")
+    value = dense_chain(builder, builder.concat([seen, action], 0), exact, Relu())
     return Network(builder, (Port("observation", state), Port("action", action)), (Port("q", value),), 1)
 
 
-def policy_graph(policy: Any) -> Network:
+def policy_graph(policy: Any, encoding: Encoding | None = None) -> Network:
     """The greedy policy as a network of the observation; `CaqlError` for one that is not a network."""
-    policy = policy.policy if isinstance(policy, EpsilonGreedy) else policy
+    while isinstance(policy, EpsilonGreedy | EncodedPolicy):
+        policy = policy.policy
     policy = policy.greedy if isinstance(policy, AveragedPolicy) else policy
     squash = True
     if isinstance(policy, GaussianPolicy):
@@ -59,8 +72,8 @@ def policy_graph(policy: Any) -> Network:
             "an action function and squash = 'tanh' or 'clip'"
         )
     builder = Builder()
-    state = builder.input((len(layers[0][0]),), "observation")
-    value = dense_chain(builder, state, layers, Relu())
+    state, seen = _observed(builder, len(layers[0][0]), encoding)
+    value = dense_chain(builder, seen, layers, Relu())
     if squash:
         scaled = builder.add(Multiply(), builder.add(Tanh(), value), builder.constant(policy.radius))
         value = builder.add(Add(), scaled, builder.constant(policy.centre))

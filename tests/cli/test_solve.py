@@ -224,3 +224,53 @@ def test_bad_input_is_named(network: Path, arguments: list[str], message: str, m
     with pytest.raises(CaqlError) as raised:
         main(arguments)
     assert message in str(raised.value)
+
+
+def two_inputs(path: Path) -> None:
+    """tanh(a W + x V), two outputs, of inputs `control` and `x`, in this order."""
+    from caql.graphs import Network
+    from caql.graphs.activations import Tanh
+    from caql.graphs.builder import Builder
+    from caql.graphs.graph import Port
+    from caql.network_files.export import write_onnx
+
+    builder = Builder()
+    control, x = builder.input((2,), "control"), builder.input((2,), "x")
+    hidden = builder.add(Tanh(), builder.dense(builder.concat([x, control], 0), LAYERS[0][0]))
+    ports = Port("first", builder.dense(hidden, LAYERS[1][0][:, :1])), Port("rest", builder.dense(hidden, LAYERS[1][0]))
+    write_onnx(Network(builder, (Port("control", control), Port("x", x)), ports, 0), path)
+
+
+@pytest.mark.parametrize(
+    ("words", "weights"),
+    [(["3"], [0, 0, 0, 1, 0, 0]), (["first"], [1, 0, 0, 0, 0, 0]), (["1", "0", "-2", "0", "0", "0.5"],) * 2],
+)
+@pytest.mark.parametrize("minimize", [False, True])
+def test_any_output_of_a_file_with_two_inputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], weights: list[float], minimize: bool
+) -> None:
+    from caql.network_files import read_network
+
+    two_inputs(tmp_path / "net.onnx")
+    np.save(tmp_path / "states.npy", STATES[:2])
+    asked = [str(tmp_path / "net.onnx"), "--states", str(tmp_path / "states.npy"), "--action-range", "1"]
+    asked += ["--action-input", "control", "--tolerance", "0.01", "--output", *words]
+    main(asked + ["--minimize"] * minimize)
+    read = read_network(tmp_path / "net.onnx", action="control").network
+    mixed = np.array(weights, np.float64)
+    actions = np.random.default_rng(1).uniform(-1, 1, (500, 2))
+    for k, (_, _, value, bound, *_) in enumerate(rows(capsys.readouterr().out)):
+        sampled = read.evaluate(STATES[k : k + 1].repeat(500, axis=0), actions) @ mixed
+        sign = -1.0 if minimize else 1.0
+        assert (sign * sampled).max() <= sign * float(bound) + 1e-3
+        assert abs(float(value) - float(bound)) <= 0.011
+
+
+def test_a_limit_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_inputs(tmp_path / "net.onnx")
+    np.save(tmp_path / "states.npy", STATES[:1])
+    asked = [str(tmp_path / "net.onnx"), "--states", str(tmp_path / "states.npy"), "--action-range", "3"]
+    main([*asked, "--action-input", "control", "--output", "1", "--tolerance", "1e-9", "--node-limit", "5"])
+    ((*_, status, work),) = rows(capsys.readouterr().out)
+    assert status == "limit"
+    assert int(work) <= 7

@@ -9,14 +9,20 @@ from caql.graphs import Network
 from caql.graphs.activations import (
     Abs,
     Clip,
+    Cos,
     Elu,
+    Erf,
     Gelu,
     GeluTanh,
     LeakyRelu,
+    Mish,
+    QuadraticRamp,
     Relu,
     Sigmoid,
     Silu,
+    Sin,
     Softplus,
+    Softsign,
     Tanh,
 )
 from caql.graphs.builder import Builder
@@ -27,6 +33,15 @@ from caql.graphs.windows import Windows, convolve, pool
 STATES, ACTIONS = 3, 2
 SMOOTH = {"tanh": Tanh(), "sigmoid": Sigmoid(), "softplus": Softplus(), "elu": Elu(), "gelu": Gelu()}
 SMOOTH |= {"gelu_tanh": GeluTanh(), "silu": Silu()}
+MORE_SMOOTH = {
+    "mish": Mish(),
+    "softsign": Softsign(),
+    "sin": Sin(),
+    "cos": Cos(),
+    "erf": Erf(),
+    "ramp": QuadraticRamp(),
+}
+"""Tried alone: for whole networks they are nothing new."""
 PIECEWISE = {
     "relu": Relu(),
     "leaky": LeakyRelu(0.2),
@@ -117,6 +132,14 @@ def of_action_alone(seed: int) -> Network:
     hidden = builder.add(Tanh(), _dense(builder, rng, builder.concat([state, action], 0), 4))
     hidden = builder.add(Relu(), _dense(builder, rng, hidden, 4))
     return _finish(builder, rng, inputs, builder.concat([hidden, action], 0))
+
+
+def of_function(function: Callable[[Builder, int], int], seed: int = 0) -> Network:
+    """A layer, a function of its values, and a layer."""
+    builder, rng = Builder(), np.random.default_rng(seed)
+    inputs, state, action = _two(builder)
+    hidden = _dense(builder, rng, builder.concat([state, action], 0), 3)
+    return _finish(builder, rng, inputs, function(builder, hidden))
 
 
 KINDS: dict[str, Callable[[int], Network]] = {

@@ -39,6 +39,19 @@ def test_critics_and_actor_compute_what_the_model_computes(tmp_path: Path, name:
     assert (solution.status == 0).all()
 
 
+@pytest.mark.parametrize("clip", [2.0, 0.5, 0.0])
+def test_the_mean_of_state_dependent_exploration_is_clipped(tmp_path: Path, clip: float) -> None:
+    model = made("SAC", use_sde=True, clip_mean=clip, activation_fn=torch.nn.Hardswish)
+    with torch.no_grad():
+        for parameter in model.actor.mu.parameters():
+            parameter.mul_(40.0)
+    model.save(tmp_path / "model.zip")
+    states = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    expected, _ = model.predict(states, deterministic=True)
+    for source in (model, tmp_path / "model.zip"):
+        np.testing.assert_allclose(2.0 * actions_of(imported(source), states), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_an_audit_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from caql.cli.audit import main
 

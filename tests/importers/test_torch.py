@@ -20,13 +20,18 @@ def same(module, found, x: np.ndarray, shape: tuple[int, ...] | None = None) -> 
 
 def sequential(activation):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 8), activation, nn.Linear(8, 5), nn.Dropout(0.5), nn.ReLU(), nn.Linear(5, 1))
+    return nn.Sequential(
+        nn.Linear(6, 8), activation, nn.Flatten(), nn.Linear(8, 5), nn.Dropout(0.5), nn.ReLU(), nn.Linear(5, 1)
+    )
 
 
 ACTIVATIONS = [
     nn.ReLU(), nn.LeakyReLU(0.3), nn.PReLU(), nn.PReLU(8), nn.ReLU6(), nn.Hardtanh(-0.5, 0.7), nn.Hardsigmoid(),
     nn.Tanh(), nn.Sigmoid(), nn.Softplus(), nn.Softplus(beta=2), nn.SiLU(), nn.GELU(), nn.GELU("tanh"), nn.ELU(0.7),
-    nn.SELU(), nn.BatchNorm1d(8), nn.Identity(),
+    nn.SELU(), nn.BatchNorm1d(8), nn.Identity(), nn.Hardswish(), nn.Mish(), nn.Softsign(), nn.CELU(0.6),
+    nn.LogSigmoid(),
+    nn.Tanhshrink(), nn.Softshrink(0.3), nn.RReLU(), nn.Threshold(0.1, 0.1), nn.AlphaDropout(0.2), nn.LayerNorm(8),
+    nn.Softmax(dim=1), nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.Unflatten(1, (2, -1)),
 ]  # fmt: skip
 
 
@@ -44,7 +49,9 @@ IMAGES = [
     nn.Conv2d(1, 2, 3, padding="same"), nn.Conv2d(1, 2, 2, dilation=2), nn.MaxPool2d(2),
     nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2),
     nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2, padding=1, count_include_pad=False),
-    nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d(1),
+    nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d(1), nn.ZeroPad2d((1, 0, 2, -1)), nn.ConstantPad2d(1, 0.7),
+    nn.ReflectionPad2d((1, 2, 0, 1)), nn.ReplicationPad2d(2),
+    *[nn.Conv2d(1, 2, 3, padding=(2, 1), padding_mode=mode) for mode in ("reflect", "replicate", "circular")],
 ]  # fmt: skip
 
 
@@ -179,7 +186,7 @@ def test_a_state_dict() -> None:
 
 class Product(nn.Module):
     def forward(self, x):
-        return torch.sin(x)
+        return torch.cumsum(x, 1)
 
 
 class Branching(nn.Module):
@@ -187,18 +194,28 @@ class Branching(nn.Module):
         return x if x.sum() > 0 else -x
 
 
+def hooked():
+    layer = nn.Linear(6, 1)
+    layer.register_forward_hook(lambda module, given, found: 2 * found)
+    return layer
+
+
 @pytest.mark.parametrize(
     ("module", "options", "message"),
     [
-        (nn.Sequential(nn.Linear(6, 3), nn.Softmax(dim=1)), {}, "torch's Softmax cannot be read; known are Linear"),
-        (Product(), {"shapes": {"x": 6}}, "torch's sin cannot be read; known are relu"),
+        (
+            nn.Sequential(nn.Linear(6, 3), nn.GLU()),
+            {"shapes": {"input": 6}},
+            "torch's GLU cannot be read; known are Linear",
+        ),
+        (Product(), {"shapes": {"x": 6}}, "torch's cumsum cannot be read; known are relu"),
         (Branching(), {"shapes": {"x": 6}}, "cannot be traced"),
         (Computed(), {"shapes": {"x": 6}}, "right would be numbers and slices"),
         (Indices(), {"shapes": {"x": 6}}, "torch's max_pool1d_with_indices cannot be read"),
         (Largest(1, 1), {"shapes": {"x": 6}}, "part 1 is asked for; its values, not their indices, can be read"),
         (Largest(0, 0), {"shapes": {"x": 6}}, "it goes over the batch (dim 0); right would be dim = 1 or later"),
-        (Largest(2, 0), {"shapes": {"x": 6}}, "dim = 2 cannot be read; right would be sides of (1, 6) by number"),
-        (Total(), {"shapes": {"x": 6}}, "dim = None cannot be read"),
+        (Largest(2, 0), {"shapes": {"x": 6}}, "dim = 2 is not a side of a value with 2 sides"),
+        (Total(), {"shapes": {"x": 6}}, "it goes over all sides, the batch's too; right would be dim = 1 or later"),
         (Listed(), {"shapes": {"x": 6}}, "right would be numbers and slices"),
         (Shape(), {"shapes": {"x": 6}}, "it is given a shape, (1, 6), where a value is meant"),
         (Parts(), {"shapes": {"x": 6}}, "the 3 parts of split; one is meant"),
@@ -207,7 +224,16 @@ class Branching(nn.Module):
         (nn.Linear(6, 1), {"colour": 1}, "colour = 1 has no meaning for this network; it takes shapes, action"),
         (torch.zeros(3), {}, "a torch Tensor is not a network"),
         (nn.BatchNorm1d(6, track_running_stats=False), {"shapes": {"input": 6}}, "keeps no statistics"),
-        (nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"), {"shapes": {"input": (1, 4, 4)}}, "padding_mode"),
+        (nn.Softplus(threshold=1), {"shapes": {"input": 6}}, "at its threshold of 1 it jumps; right would be 20"),
+        (nn.Threshold(0.1, 0.5), {"shapes": {"input": 6}}, "it jumps from 0.5 to 0.1"),
+        (nn.PReLU(3), {"shapes": {"input": 6}}, "3 slopes do not fit the channels of shape (1, 6)"),
+        (
+            nn.Linear(6, 1),
+            {"shapes": {"state": 6}},
+            "shapes names 'state', which is not an input; its inputs are input",
+        ),
+        (nn.Linear(6, 1), {"shapes": {"input": -6}}, "shapes['input'] = -6 must be the size of one sample"),
+        (hooked(), {}, "(Linear) has hooks, which may change what it computes"),
         ({"0.weight": np.zeros((2, 2, 2))}, {}, "dense layers only"),
         ({"0.weight": np.full((2, 2), np.nan)}, {}, "not finite"),
         ({"a": {"scale": 1}}, {}, "right would be kernel and bias"),

@@ -99,7 +99,7 @@ class CAQL(Agent):
             hinge_penalty=jnp.float32(self.config.hinge_penalty),
             step=jnp.int32(0),
             rewards=jnp.zeros(2) if self.config.clip_labels else None,
-            averaged=actions + 0 if self.config.average_rate else None,
+            averaged=actions + 0 if self.config.average_rate and self.q_network.encoder is None else None,
         )
 
     def update(self, state: CAQLState, batches: Batch, key: jax.Array) -> tuple[CAQLState, dict[str, Any]]:
@@ -129,7 +129,7 @@ class CAQL(Agent):
     def _context(self, state: CAQLState, batch: Batch) -> Context:
         """What the labels of a minibatch are made from."""
         second = (state.second_target,) if self.config.clipped_double_q else ()
-        vectors = (self._maximised(state), state.target, *second)
+        vectors = (self.maximised(state), state.target, *second)
         seen, (q, *targets) = self.q_network.side_by_side(vectors, batch.next_states)
         batch = batch._replace(next_states=seen)
         guess = self.action_function.guess(state.action_function.vector, self._own(seen), batch.next_sets)
@@ -148,7 +148,7 @@ class CAQL(Agent):
             epoch=state.step // self.spec.epoch_steps,
         )
 
-    def _maximised(self, state: CAQLState) -> jax.Array:
+    def maximised(self, state: CAQLState) -> jax.Array:
         """The Q-function whose maximiser the labels and the action function learn from."""
         return state.target if self.config.maximised == "target" else state.q.vector
 
@@ -274,7 +274,7 @@ class CAQL(Agent):
             if state.averaged is not None:
                 policy = AveragedPolicy(self.action_function.policy(state.averaged, sigma), policy)
             if self.q_network.encoder is not None:
-                vector = jnp.copy(self._maximised(state))  # The state's own memory is given up to the next update.
+                vector = jnp.copy(self.maximised(state))  # The state's own memory is given up to the next update.
                 policy = EncodedPolicy(lambda states: np.asarray(self.encode(vector, states)), policy)
         return exploring(policy, self.spec, exploration.epsilon(epoch))
 

@@ -53,7 +53,7 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     """Share of the steps below which the decay never takes them."""
     average_rate: float = 0.0
     """Share by which the weights that act without noise follow the action function's at each training step, more at
-    the beginning of a run; 0 lets the action function itself act."""
+    the beginning of a run; 0 lets the action function itself act, as it does behind an encoder, whose features move."""
     target_rate: float = 0.001
     """tau of the soft target update."""
     loss: Literal["l2", "hinge", "huber"] = "l2"

@@ -56,6 +56,8 @@ class Arguments:
     """The same as a fraction of |value|; the larger of the two counts."""
     time_limit: float | None = None
     """Seconds for one state (60 where the solver has such a limit)."""
+    node_limit: int | None = None
+    """Nodes for one state, where the solver has such a limit; of a smooth network, boxes."""
     threads: int | None = None
     """Threads over the states (exact), or within one state (MIP solvers)."""
     limit_rows: Annotated[int, tyro.conf.arg(metavar="N")] = 20
@@ -95,7 +97,8 @@ def main(args: list[str]) -> None:
     question, (count, d) = posed(network, states, _output(options.output), options.minimize)
     action_set = _admissible(options, given, count, d)
     name = options.solver or proving_solver(action_set)
-    solver = chosen_solver(name, {"threads": options.threads, "time_limit": options.time_limit})
+    limits = {"time_limit": options.time_limit, "node_limit": options.node_limit}
+    solver = chosen_solver(name, {"threads": options.threads, **limits})
     if name == "exact":
         # Once, on a network of one weight: compiling is no part of the time that is reported.
         maximize([(np.ones((1, 1)), np.zeros(1))], 0.0, 1.0)

@@ -196,3 +196,64 @@ class Silu(Smooth):
 
     def evaluate(self, *values: Array) -> Array:
         return values[0] * (0.5 + 0.5 * np.tanh(0.5 * values[0]))
+
+
+@dataclass(frozen=True)
+class Mish(Smooth):
+    """x tanh(log(1 + exp(x))); f'' is largest, 0.6442, near -0.09; it is bounded with room to spare."""
+
+    curvature: ClassVar[float] = 0.65
+
+    def evaluate(self, *values: Array) -> Array:
+        return values[0] * np.tanh(np.logaddexp(values[0], 0.0))
+
+
+@dataclass(frozen=True)
+class Softsign(Smooth):
+    """x / (1 + |x|); f' = (1 + |x|)^-2 is continuous, and changes fastest, by 2, at 0."""
+
+    curvature: ClassVar[float] = 2.0
+
+    def evaluate(self, *values: Array) -> Array:
+        return values[0] / (1.0 + np.abs(values[0]))
+
+
+@dataclass(frozen=True)
+class Sin(Smooth):
+    """sin x."""
+
+    curvature: ClassVar[float] = 1.0
+
+    def evaluate(self, *values: Array) -> Array:
+        return np.sin(values[0])
+
+
+@dataclass(frozen=True)
+class Cos(Smooth):
+    """cos x."""
+
+    curvature: ClassVar[float] = 1.0
+
+    def evaluate(self, *values: Array) -> Array:
+        return np.cos(values[0])
+
+
+@dataclass(frozen=True)
+class Erf(Smooth):
+    """The error function; |f''| = 4 |x| exp(-x^2) / sqrt(pi) is largest, sqrt(8 / (pi e)), at 1 / sqrt 2."""
+
+    curvature: ClassVar[float] = 0.967882898076573430
+
+    def evaluate(self, *values: Array) -> Array:
+        return erf(values[0])
+
+
+@dataclass(frozen=True)
+class QuadraticRamp(Smooth):
+    """0 below 0, x^2 / 2 up to 1, x - 1/2 beyond: what hard swish is without its two kinks (`Builder.hard_swish`)."""
+
+    curvature: ClassVar[float] = 1.0
+
+    def evaluate(self, *values: Array) -> Array:
+        held = np.clip(values[0], 0.0, 1.0)
+        return held * (values[0] - 0.5 * held)

@@ -1,7 +1,8 @@
 """The operators of networks, written in the few operations of a graph.
 
 slice, gather, transpose, expand, split   a `Take` of the operand's own entries, whose indices NumPy computes
-padding                                   one more entry, then a `Take` in which the padded places point at it
+padding                                   one more entry, then a `Take` in which the padded places point at it; other
+                                          paddings repeat entries, and negative ones cut them off: a `Take` alone
 convolution                               a `Take` of all windows, a `MatMul` with the kernels
 average pooling, maximum pooling          a `Take` of all windows, then a sum or a tree of maxima
 batch normalisation                       (x - mean) * (scale / sqrt(variance + epsilon)) + bias
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from caql.errors import CaqlError
-from caql.graphs.activations import Clip, Elu, Relu
+from caql.graphs.activations import Clip, Elu, QuadraticRamp, Relu, Softplus
 from caql.graphs.graph import LARGEST, Graph
 from caql.graphs.operations import Add, Array, Concat, Divide, MatMul, Maximum, Multiply, Reshape, Shape, SumLast, Take
 
@@ -33,7 +34,8 @@ class Builder(Graph):
         shape = self.shape(x)
         self.require_room(max(math.prod(shape), size or 0))
         indices = change(np.arange(math.prod(shape), dtype=np.intp).reshape(shape))
-        return self.add(Take(np.ascontiguousarray(indices)), x)
+        # Not ascontiguousarray, which makes one number an array of one.
+        return self.add(Take(np.array(indices, np.intp, order="C")), x)
 
     def require_room(self, size: int) -> None:
         """Raise `CaqlError` unless so many more numbers can be held."""
@@ -118,18 +120,30 @@ class Builder(Graph):
     def mean_last(self, x: int) -> int:
         return self.add(Divide(), self.add(SumLast(), x), self.constant(float(self.shape(x)[-1])))
 
-    def padded(self, x: int, pads: Sequence[tuple[int, int]], value: float = 0.0) -> int:
-        """The value with `pads` entries of a constant before and after each axis."""
-        shape = self.shape(x)
-        if not any(itertools.chain(*pads)):
+    def padded(self, x: int, pads: Sequence[tuple[int, int]], value: float = 0.0, mode: str = "constant") -> int:
+        """The value with entries before and after each axis: a constant, or as NumPy's `mode` repeats its own.
+
+        Where a number of entries is negative, so many are cut off.
+        """
+        shape, given = self.shape(x), list(itertools.chain(*pads))
+        if not any(given):
             return x
-        if min(itertools.chain(*pads)) < 0:
-            raise CaqlError(f"{self.label}: negative padding {list(pads)} is not supported; take a Slice")
-        size = math.prod(shape)
-        self.require_room(math.prod(side + sum(pad) for side, pad in zip(shape, pads, strict=True)))
+        if any(side + sum(pad) < 0 for side, pad in zip(shape, pads, strict=True)):
+            raise CaqlError(f"{self.label}: padding {list(pads)} cuts off more than shape {shape} has")
+        added = [(max(before, 0), max(after, 0)) for before, after in pads]
+        size, result = math.prod(shape), math.prod(side + sum(pad) for side, pad in zip(shape, added, strict=True))
+        if mode != "constant":
+            longest = [side if mode == "wrap" else side - 1 for side in shape]
+            beyond = any(mode != "edge" and max(pad) > most for pad, most in zip(pads, longest, strict=True))
+            if size == 0 or beyond or min(given) < 0:
+                raise CaqlError(f"{self.label}: padding {list(pads)} is more than values of shape {shape} can repeat")
+            # One of NumPy's modes, whose names mypy knows only one by one.
+            return self.rearranged(x, lambda a: np.pad(a, list(pads), mode=mode), result)  # type: ignore[call-overload]
+        self.require_room(result)
         longer = self.concat([self.reshape(x, (size,)), self.constant([value])], 0)
-        indices = np.pad(np.arange(size, dtype=np.intp).reshape(shape), list(pads), constant_values=size)
-        return self.add(Take(indices), longer)
+        indices = np.pad(np.arange(size, dtype=np.intp).reshape(shape), added, constant_values=size)
+        kept = [slice(max(-pad[0], 0), side - max(-pad[1], 0)) for side, pad in zip(indices.shape, pads, strict=True)]
+        return self.add(Take(indices[tuple(kept)].copy()), longer)
 
     def batch_norm(self, x: int, statistics: Sequence[Array], epsilon: float) -> int:
         """Normalisation along axis 1 of (N, C, ...) by stored statistics: scale, bias, mean and variance."""
@@ -154,3 +168,32 @@ class Builder(Graph):
     def hard_sigmoid(self, x: int, alpha: float, beta: float) -> int:
         """min(max(alpha x + beta, 0), 1)."""
         return self.add(Clip(0.0, 1.0), self.shift(self.scale(x, alpha), beta))
+
+    def hard_swish(self, x: int) -> int:
+        """x min(max(x / 6 + 1/2, 0), 1): quadratic between kinks at -3 and 3, at each of which its slope drops by 1/2.
+
+        With r(t) = `QuadraticRamp` it is 12 r((x + 3) / 6) - [x + 3]+ / 2 - [x - 3]+ / 2.
+        """
+        bent = self.scale(self.add(QuadraticRamp(), self.scale(self.shift(x, 3.0), 1.0 / 6.0)), 12.0)
+        drops = [self.scale(self.add(Relu(), self.shift(x, kink)), -0.5) for kink in (3.0, -3.0)]
+        return self.total([bent, *drops])
+
+    def celu(self, x: int, alpha: float) -> int:
+        """x for x > 0, alpha (exp(x / alpha) - 1) below."""
+        if not alpha > 0.0:
+            raise CaqlError(f"{self.label}: alpha = {alpha:g} must be positive")
+        return self.scale(self.add(Elu(), self.scale(x, 1.0 / alpha)), alpha)
+
+    def softplus(self, x: int, beta: float) -> int:
+        """log(1 + exp(beta x)) / beta."""
+        if beta == 1.0:
+            return self.add(Softplus(), x)
+        return self.scale(self.add(Softplus(), self.scale(x, beta)), 1.0 / beta)
+
+    def log_sigmoid(self, x: int) -> int:
+        """log(1 / (1 + exp(-x))) = -softplus(-x)."""
+        return self.softplus(x, -1.0)
+
+    def soft_shrink(self, x: int, width: float) -> int:
+        """x without what a clip to +-width leaves of it."""
+        return self.subtract(x, self.add(Clip(-width, width), x))

@@ -73,10 +73,15 @@ def require_lowerable(graph: Graph, plan: Schedule) -> None:
                 f"stand {SUPPORTED}"
             )
         moving = [each in plan.depth for each in node.operands]
-        if not operation.additive and len(moving) == 2 and (all(moving) or (operation.name == "Divide" and moving[1])):
+        if operation.name == "Divide" and moving[1]:
+            raise CaqlError(
+                f"{what}: what it divides by depends on the action, which is not piecewise linear; that must be "
+                "constant or depend on the state alone"
+            )
+        if not operation.additive and len(moving) == 2 and all(moving):
             raise CaqlError(
                 f"{what}: both operands of {operation.name} depend on the action, which is not piecewise linear; one "
-                "of them (of a division the second) must be constant or depend on the state alone"
+                "of them must be constant or depend on the state alone"
             )
 
 

@@ -14,7 +14,22 @@ import numpy as np
 
 from caql.errors import CaqlError, nearest
 from caql.graphs import Network
-from caql.graphs.activations import Abs, Clip, Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh
+from caql.graphs.activations import (
+    Abs,
+    Clip,
+    Cos,
+    Gelu,
+    GeluTanh,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Sigmoid,
+    Silu,
+    Sin,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from caql.graphs.builder import Builder
 from caql.graphs.graph import Port
 from caql.graphs.operations import Operation
@@ -37,10 +52,26 @@ SIMPLE: dict[str, Operation] = {
     "gelu_tanh": GeluTanh(),
     "silu": Silu(),
     "swish": Silu(),
+    "mish": Mish(),
+    "softsign": Softsign(),
+    "soft_sign": Softsign(),
+    "sin": Sin(),
+    "cos": Cos(),
 }
 ELU = {"elu": (1.0, 1.0), "selu": (1.67326324235437728481, 1.05070098735548049342)}
 """alpha, and what the whole is multiplied by."""
+COMPOSED: dict[str, Activation] = {
+    "hard_sigmoid": lambda builder, x: builder.hard_sigmoid(x, 1.0 / 6.0, 0.5),
+    "hard_swish": Builder.hard_swish,
+    "hard_silu": Builder.hard_swish,
+    "celu": lambda builder, x: builder.celu(x, 1.0),
+    "log_sigmoid": Builder.log_sigmoid,
+    "soft_shrink": lambda builder, x: builder.soft_shrink(x, 0.5),
+    "tanh_shrink": lambda builder, x: builder.subtract(x, builder.add(Tanh(), x)),
+}
+"""Those that are made of several operations."""
 LINEAR = ("identity", "linear", "<lambda>")
+KNOWN = [*SIMPLE, *ELU, *COMPOSED, "identity"]
 
 
 def activation(name: str) -> Activation:
@@ -51,8 +82,10 @@ def activation(name: str) -> Activation:
     if called in ELU:
         alpha, scale = ELU[called]
         return lambda builder, value: _scaled(builder, builder.elu(value, alpha), scale)
+    if called in COMPOSED:
+        return COMPOSED[called]
     if called not in SIMPLE:
-        raise CaqlError(f"activation = {name!r} is not known; {nearest(called, [*SIMPLE, *ELU, 'identity'])}")
+        raise CaqlError(f"activation = {name!r} is not known; {nearest(called, KNOWN)}")
     return lambda builder, value: builder.add(SIMPLE[called], value)
 
 
@@ -67,7 +100,7 @@ def activation_of(function: Any, name: str) -> Activation:
         if wanted.shape == POINTS.shape and np.allclose(_values(candidate), wanted, rtol=1e-5, atol=1e-5):
             return candidate
     raise CaqlError(
-        f"activation = {name!r} is a function that does not compute any of {', '.join([*SIMPLE, *ELU, 'identity'])}; "
+        f"activation = {name!r} is a function that does not compute any of {', '.join(KNOWN)}; "
         "take one of these, or export the network to ONNX and read that"
     )
 
@@ -80,7 +113,7 @@ def _candidates(name: str, values: np.ndarray) -> Iterator[Activation]:
         yield lambda builder, value: builder.add(slope, value)
     elif called == "gelu":
         yield from map(activation, ("gelu", "gelu_tanh"))
-    elif called in itertools.chain(LINEAR, SIMPLE, ELU):
+    elif called in itertools.chain(LINEAR, SIMPLE, ELU, COMPOSED):
         yield activation(called)
 
 

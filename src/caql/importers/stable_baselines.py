@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from caql.errors import CaqlError
 from caql.graphs import Network
+from caql.graphs.activations import Clip
 from caql.graphs.builder import Builder
 from caql.graphs.graph import Port
 from caql.graphs.operations import Array
@@ -24,6 +25,17 @@ from caql.importers.activations import activation
 from caql.importers.parameters import Layers, as_array, layers_of_parameters
 
 OPTIONS: tuple[str, ...] = ()
+CLIP_MEAN = 2.0
+"""What SAC clips its mean to with gSDE, by default."""
+NAMES = {
+    "LeakyReLU": "leaky_relu",
+    "Hardswish": "hard_swish",
+    "Hardsigmoid": "hard_sigmoid",
+    "LogSigmoid": "log_sigmoid",
+    "Softshrink": "soft_shrink",
+    "Tanhshrink": "tanh_shrink",
+}
+"""torch's names of activations that are called in another way here."""
 LARGEST = 2**31
 """Bytes of weights that a file may hold."""
 
@@ -53,11 +65,12 @@ def imported(model: Any) -> Imported:
     policy = getattr(model, "policy", None)
     if policy is None or not hasattr(policy, "critic"):
         raise CaqlError(f"a {type(model).__name__} has no critic of actions; right would be a SAC, TD3 or DDPG model")
-    return _networks(policy.state_dict(), policy.activation_fn.__name__)
+    clip = float(getattr(getattr(policy, "actor", None), "clip_mean", CLIP_MEAN))
+    return _networks(policy.state_dict(), policy.activation_fn.__name__, clip)
 
 
-def _of_zip(path: Path) -> tuple[Mapping[str, Any], str]:
-    """The weights and the name of the activation in a saved model."""
+def _of_zip(path: Path) -> tuple[Mapping[str, Any], str, float]:
+    """The weights, the name of the activation, and `clip_mean`, in a saved model."""
     try:
         import torch
     except ImportError:
@@ -68,8 +81,10 @@ def _of_zip(path: Path) -> tuple[Mapping[str, Any], str]:
                 raise CaqlError(f"{path}: its weights take more than {LARGEST} bytes")
             weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
             settings = json.loads(archive.read("data"))
-        told = str(settings.get("policy_kwargs", {}).get("activation_fn", "ReLU"))
-        return dict(weights), re.sub(r"[^A-Za-z0-9]*$", "", told).split(".")[-1]
+        chosen = settings.get("policy_kwargs") or {}
+        told = str(chosen.get("activation_fn", "ReLU"))
+        clip = float(chosen.get("clip_mean", CLIP_MEAN))
+        return dict(weights), re.sub(r"[^A-Za-z0-9]*$", "", told).split(".")[-1], clip
     except CaqlError:
         raise
     except Exception as problem:
@@ -77,7 +92,7 @@ def _of_zip(path: Path) -> tuple[Mapping[str, Any], str]:
         raise CaqlError(f"{path} is not a model that Stable-Baselines3 saved: {reason}") from problem
 
 
-def _networks(weights: Mapping[str, Any], function: str) -> Imported:
+def _networks(weights: Mapping[str, Any], function: str, clip: float) -> Imported:
     if any("features_extractor" in name for name in weights):
         raise CaqlError("the model has a features extractor with weights; right would be an MlpPolicy")
     critics = _part(weights, r"critic\.qf(\d+)\.(.+)")
@@ -92,7 +107,9 @@ def _networks(weights: Mapping[str, Any], function: str) -> Imported:
     n = len(stacks[0][0][0]) - d
     if len(actor[0][0]) != n or any(stack[-1][0].shape[1] != 1 or len(stack[0][0]) != n + d for stack in stacks):
         raise CaqlError(f"the critics do not take the actor's {len(actor[0][0])} observations and {d} actions")
-    return Imported(_critic(stacks, function, n, d), _actor(actor, function), n, d)
+    # SAC with state-dependent exploration (gSDE) has its mean in a Sequential, which clips it unless clip_mean is 0.
+    clipped = clip > 0 and "actor.log_std" in weights and "actor.mu.0.weight" in weights
+    return Imported(_critic(stacks, function, n, d), _actor(actor, function, clip if clipped else None), n, d)
 
 
 def _part(weights: Mapping[str, Any], pattern: str) -> list[dict[str, Any]]:
@@ -112,7 +129,7 @@ def _stack(builder: Builder, value: int, layers: Layers, function: str) -> int:
 
 
 def _plain(name: str) -> str:
-    return {"LeakyReLU": "leaky_relu"}.get(name, name)
+    return NAMES.get(name, name)
 
 
 def _critic(stacks: list[Layers], function: str, n: int, d: int) -> Network:
@@ -129,10 +146,11 @@ def _critic(stacks: list[Layers], function: str, n: int, d: int) -> Network:
     return Network(builder, (Port("observation", state), Port("action", action)), tuple(ports), 1)
 
 
-def _actor(layers: Layers, function: str) -> Network:
+def _actor(layers: Layers, function: str, clip: float | None) -> Network:
     builder = Builder(label="actor")
     state = builder.input((len(layers[0][0]),), "observation")
-    action = activation("tanh")(builder, _stack(builder, state, layers, function))
+    mean = _stack(builder, state, layers, function)
+    action = activation("tanh")(builder, mean if clip is None else builder.add(Clip(-clip, clip), mean))
     return Network(builder, (Port("observation", state),), (Port("action", action),))
 
 

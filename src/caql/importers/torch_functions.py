@@ -1,156 +1,263 @@
-"""torch's functions and methods, by name, as operations; a value is the number of its node in the builder.
-
-In the traced graph a plain number and the number of a node would look alike, so nodes come wrapped in `Value`.
-"""
+"""torch's functions and methods, by name, as operations: arithmetic and activations, and the tables of all of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from caql.errors import CaqlError
-from caql.graphs.activations import Abs, Clip, Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh
+from caql.graphs.activations import (
+    Abs,
+    Clip,
+    Cos,
+    Erf,
+    Gelu,
+    GeluTanh,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Sigmoid,
+    Silu,
+    Sin,
+    Softsign,
+    Tanh,
+)
 from caql.graphs.builder import Builder
-from caql.graphs.operations import Add, Divide, MatMul, Multiply, Operation
-from caql.importers.torch_layers import flatten as flattened
-from caql.importers.torch_reductions import REDUCTIONS, attribute, same, size
-from caql.importers.torch_shaping import AS_FUNCTIONS, SHAPING, Value
-
-Function = Callable[..., Any]
-
-
-def _node(builder: Builder, given: Any) -> int:
-    """An operand: a value, or a number."""
-    if isinstance(given, Value):
-        return given.node
-    if isinstance(given, int | float):
-        return builder.constant(float(given))
-    raise CaqlError(f"{builder.label}: an operand of type {type(given).__name__} cannot be read")
+from caql.graphs.opaque import OPAQUE, normalised
+from caql.graphs.operations import Add, Divide, MatMul, Multiply, Opaque, Operation
+from caql.importers.activations import activation
+from caql.importers.torch_layers import prelu, softplus, threshold
+from caql.importers.torch_reductions import REDUCTIONS
+from caql.importers.torch_shaping import AS_FUNCTIONS, AS_METHODS, SHAPING
+from caql.importers.torch_values import Function, Value, constant_of, node_of, number_of, shape_of, side_of
+from caql.importers.torch_windows import WINDOWS
 
 
 def _two(operation: Operation) -> Function:
-    return lambda builder, x, y: builder.add(operation, _node(builder, x), _node(builder, y))
+    return lambda builder, x, y: builder.add(operation, node_of(builder, x), node_of(builder, y))
 
 
 def _one(operation: Operation) -> Function:
     def applied(builder: Builder, x: Any, inplace: bool = False) -> int:
-        del inplace
-        return builder.add(operation, _node(builder, x))
+        del inplace  # whoever else uses the operand has been looked for
+        return builder.add(operation, node_of(builder, x))
 
     return applied
 
 
-def _subtract(builder: Builder, x: Any, y: Any) -> int:
-    return builder.subtract(_node(builder, x), _node(builder, y))
+def _named(name: str) -> Function:
+    """An activation that is composed of several operations."""
+
+    def applied(builder: Builder, x: Any, inplace: bool = False) -> int:
+        del inplace
+        return activation(name)(builder, node_of(builder, x))
+
+    return applied
+
+
+def _add(builder: Builder, x: Any, y: Any, alpha: float = 1.0) -> int:
+    other = node_of(builder, y)
+    return builder.add(Add(), node_of(builder, x), other if alpha == 1 else builder.scale(other, float(alpha)))
+
+
+def _subtract(builder: Builder, x: Any, y: Any, alpha: float = 1.0) -> int:
+    return _add(builder, x, y, -float(alpha))
+
+
+def _from(builder: Builder, x: Any, y: Any, alpha: float = 1.0) -> int:
+    return _subtract(builder, y, x, alpha)
 
 
 def _negative(builder: Builder, x: Any) -> int:
-    return builder.scale(_node(builder, x), -1.0)
+    return builder.scale(node_of(builder, x), -1.0)
 
 
-def _concat(builder: Builder, values: list[Any], dim: int = 0, axis: int | None = None) -> int:
-    return builder.concat([_node(builder, each) for each in values], dim if axis is None else axis)
+def _same(builder: Builder, x: Any) -> int:
+    return node_of(builder, x)
 
 
 def _leaky(builder: Builder, x: Any, negative_slope: float = 0.01, inplace: bool = False) -> int:
     del inplace
-    return builder.add(LeakyRelu(float(negative_slope)), _node(builder, x))
+    return builder.add(LeakyRelu(float(negative_slope)), node_of(builder, x))
 
 
-def _clamp(builder: Builder, x: Any, min: float | None = None, max: float | None = None) -> int:
-    sides = -math.inf if min is None else float(min), math.inf if max is None else float(max)
-    return builder.add(Clip(*sides), _node(builder, x))
+def _clamp(builder: Builder, x: Any, min: Any = None, max: Any = None) -> int:
+    low = -math.inf if min is None else number_of(builder, min, "min")
+    return builder.add(Clip(low, math.inf if max is None else number_of(builder, max, "max")), node_of(builder, x))
+
+
+def _at_most(builder: Builder, x: Any, max: Any) -> int:
+    return _clamp(builder, x, None, max)
 
 
 def _hardtanh(builder: Builder, x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> int:
     del inplace
-    return builder.add(Clip(float(min_val), float(max_val)), _node(builder, x))
+    return builder.add(Clip(float(min_val), float(max_val)), node_of(builder, x))
 
 
 def _elu(builder: Builder, x: Any, alpha: float = 1.0, inplace: bool = False) -> int:
     del inplace
-    return builder.elu(_node(builder, x), float(alpha))
+    return builder.elu(node_of(builder, x), float(alpha))
+
+
+def _celu(builder: Builder, x: Any, alpha: float = 1.0, inplace: bool = False) -> int:
+    del inplace
+    return builder.celu(node_of(builder, x), float(alpha))
 
 
 def _gelu(builder: Builder, x: Any, approximate: str = "none") -> int:
-    return builder.add(GeluTanh() if approximate == "tanh" else Gelu(), _node(builder, x))
+    return builder.add(GeluTanh() if approximate == "tanh" else Gelu(), node_of(builder, x))
+
+
+def _softplus(builder: Builder, x: Any, beta: float = 1.0, threshold: float = 20.0) -> int:
+    return softplus(builder, node_of(builder, x), float(beta), float(threshold))
+
+
+def _softshrink(builder: Builder, x: Any, lambd: float = 0.5) -> int:
+    return builder.soft_shrink(node_of(builder, x), float(lambd))
+
+
+def _threshold(builder: Builder, x: Any, limit: float, value: float, inplace: bool = False) -> int:
+    del inplace
+    return threshold(builder, node_of(builder, x), float(limit), float(value))
+
+
+def _rrelu(
+    builder: Builder,
+    x: Any,
+    lower: float = 1.0 / 8.0,
+    upper: float = 1.0 / 3.0,
+    training: bool = False,
+    inplace: bool = False,
+) -> int:
+    del inplace
+    _at_inference(builder, training)
+    return builder.add(LeakyRelu(0.5 * (lower + upper)), node_of(builder, x))
+
+
+def _prelu(builder: Builder, x: Any, weight: Any) -> int:
+    return prelu(builder, node_of(builder, x), constant_of(builder, weight, "weight"))
+
+
+def _dropout(builder: Builder, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> int:
+    del p, inplace
+    _at_inference(builder, training)
+    return node_of(builder, x)
+
+
+def _at_inference(builder: Builder, training: bool) -> None:
+    if training:
+        raise CaqlError(f"{builder.label}: it is random, also at inference; right would be training=self.training")
 
 
 def _largest(builder: Builder, x: Any, y: Any) -> int:
-    return builder.maximum([_node(builder, x), _node(builder, y)])
+    return builder.maximum([node_of(builder, x), node_of(builder, y)])
 
 
 def _smallest(builder: Builder, x: Any, y: Any) -> int:
-    return builder.minimum([_node(builder, x), _node(builder, y)])
+    return builder.minimum([node_of(builder, x), node_of(builder, y)])
 
 
-def _flatten(builder: Builder, x: Any, start_dim: int = 0, end_dim: int = -1) -> int:
-    return flattened(builder, _node(builder, x), start_dim, end_dim)
+def _linear(builder: Builder, x: Any, weight: Any, bias: Any = None) -> int:
+    parts = constant_of(builder, weight, "weight").T, None if bias is None else constant_of(builder, bias, "bias")
+    return builder.dense(node_of(builder, x), *parts)
 
 
-def _reshape(builder: Builder, x: Any, *shape: Any) -> int:
-    sides = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], list | tuple) else list(shape)
-    size = math.prod(builder.shape(_node(builder, x)))
-    if not all(isinstance(side, int) for side in sides):
-        raise CaqlError(f"{builder.label}: its shape is computed; right would be numbers, with -1 for one of them")
-    known = math.prod(side for side in sides if side != -1)
-    filled = tuple(size // max(known, 1) if side == -1 else side for side in sides)
-    return builder.reshape(_node(builder, x), filled)
+def _plus_product(builder: Builder, x: Any, left: Any, right: Any) -> int:
+    return _add(builder, x, Value(builder.add(MatMul(), node_of(builder, left), node_of(builder, right))))
 
 
-def _squeeze(builder: Builder, x: Any, dim: int | None = None) -> int:
-    shape = builder.shape(_node(builder, x))
-    gone = range(len(shape)) if dim is None else [dim % len(shape)]
-    return builder.reshape(_node(builder, x), tuple(side for k, side in enumerate(shape) if side != 1 or k not in gone))
+def _softmax(builder: Builder, x: Any, dim: int, _stacklevel: int = 3, dtype: None = None) -> int:
+    del _stacklevel
+    if dtype is not None:
+        raise CaqlError(f"{builder.label}: dtype = {dtype} cannot be read; leave it out")
+    side = side_of(builder, dim, len(shape_of(builder, x)))
+    return builder.add(Opaque("Softmax", normalised(side + 1), lambda shape: shape), node_of(builder, x))
 
 
-def _unsqueeze(builder: Builder, x: Any, dim: int) -> int:
-    shape = list(builder.shape(_node(builder, x)))
-    shape.insert(dim % (len(shape) + 1), 1)
-    return builder.reshape(_node(builder, x), tuple(shape))
+def _opaque(name: str) -> Function:
+    """A function that may be of the state alone."""
+    function, shape = OPAQUE[name]
+    return lambda builder, *given: builder.add(Opaque(name, function, shape), *(node_of(builder, k) for k in given))
+
+
+def _power(builder: Builder, x: Any, exponent: Any) -> int:
+    return int(_opaque("Pow")(builder, x, exponent))
 
 
 _ACTIVATIONS: dict[str, Function] = {
-    "relu": _one(Relu()),
-    "tanh": _one(Tanh()),
-    "sigmoid": _one(Sigmoid()),
-    "silu": _one(Silu()),
-    "softplus": _one(Softplus()),
-    "abs": _one(Abs()),
+    **{
+        name: _one(each)
+        for name, each in {
+            "relu": Relu(),
+            "relu6": Clip(0.0, 6.0),
+            "tanh": Tanh(),
+            "sigmoid": Sigmoid(),
+            "silu": Silu(),
+            "mish": Mish(),
+            "softsign": Softsign(),
+            "abs": Abs(),
+            "absolute": Abs(),
+            "sin": Sin(),
+            "cos": Cos(),
+            "erf": Erf(),
+        }.items()
+    },
+    "selu": _named("selu"),
+    "hardsigmoid": _named("hard_sigmoid"),
+    "hardswish": _named("hard_swish"),
+    **dict.fromkeys(("logsigmoid", "log_sigmoid"), _named("log_sigmoid")),
+    "tanhshrink": _named("tanh_shrink"),
     "leaky_relu": _leaky,
-    "relu6": _one(Clip(0.0, 6.0)),
+    "prelu": _prelu,
+    "rrelu": _rrelu,
     "hardtanh": _hardtanh,
-    "hardsigmoid": lambda builder, x, inplace=False: builder.hard_sigmoid(_node(builder, x), 1.0 / 6.0, 0.5),  # noqa: ARG005
     "elu": _elu,
+    "celu": _celu,
     "gelu": _gelu,
+    "softplus": _softplus,
+    "softshrink": _softshrink,
+    **dict.fromkeys(("threshold", "_threshold"), _threshold),
     "clamp": _clamp,
     "clip": _clamp,
+    "clamp_min": _clamp,
+    "clamp_max": _at_most,
+    "softmax": _softmax,
+    "pow": _power,
+    **{name.lower(): _opaque(name) for name in OPAQUE if name != "Pow"},
 }
-_SHARED: dict[str, Function] = {
-    **_ACTIVATIONS,
-    "add": _two(Add()),
+_ARITHMETIC: dict[str, Function] = {
+    "add": _add,
     "sub": _subtract,
-    "mul": _two(Multiply()),
-    "div": _two(Divide()),
-    "matmul": _two(MatMul()),
-    "neg": _negative,
+    "subtract": _subtract,
+    "rsub": _from,
+    **dict.fromkeys(("mul", "multiply"), _two(Multiply())),
+    **dict.fromkeys(("div", "divide", "true_divide"), _two(Divide())),
+    **dict.fromkeys(("matmul", "mm", "bmm"), _two(MatMul())),
+    **dict.fromkeys(("neg", "negative"), _negative),
+    "addmm": _plus_product,
     "maximum": _largest,
     "minimum": _smallest,
-    "flatten": _flatten,
-    "reshape": _reshape,
-    "squeeze": _squeeze,
-    "unsqueeze": _unsqueeze,
-    **SHAPING,
-    **REDUCTIONS,
 }
+_SHARED: dict[str, Function] = {**_ACTIVATIONS, **_ARITHMETIC, **SHAPING, **REDUCTIONS}
+IN_PLACE: dict[str, str] = {
+    **{f"{name}_": name for name in ("add", "sub", "mul", "div", "relu", "tanh", "sigmoid", "abs", "neg", "clamp")},
+    **{f"{name}_": name for name in ("leaky_relu", "elu", "selu", "celu", "hardtanh", "threshold")},
+    "iadd": "add",
+    "isub": "sub",
+    "imul": "mul",
+    "itruediv": "div",
+}
+"""What changes its first operand, and what it does to it."""
 FUNCTIONS: dict[str, Function] = {
     **_SHARED,
     **AS_FUNCTIONS,
+    **WINDOWS,
     "truediv": _two(Divide()),
-    "cat": _concat,
-    "concat": _concat,
-    "getattr": attribute,
-    **dict.fromkeys(("dropout", "dropout1d", "dropout2d"), same),
+    "pos": _same,
+    "linear": _linear,
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), _dropout),
 }
-METHODS: dict[str, Function] = {**_SHARED, "view": _reshape, "size": size}
+METHODS: dict[str, Function] = {**_SHARED, **AS_METHODS}
+for _table in (FUNCTIONS, METHODS):
+    _table.update({name: _table[of] for name, of in IN_PLACE.items()})

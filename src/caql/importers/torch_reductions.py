@@ -1,4 +1,4 @@
-"""torch's sums, means and extremes along sides, and what it says of a value's shape; nodes come wrapped in `Value`."""
+"""torch's sums, means and extremes along sides."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import Any
 from caql.errors import CaqlError
 from caql.graphs.builder import Builder
 from caql.graphs.operations import SumLast
-from caql.importers.torch_shaping import Known, Value
-
-Function = Callable[..., Any]
+from caql.importers.torch_values import Function, Value, node_of, shape_of, side_of
 
 
 def _along(finish: Callable[[Builder, int], int]) -> Function:
     """A reduction of the last axis made one of any axes but the batch's."""
 
-    def applied(builder: Builder, x: Any, dim: Any = None, keepdim: bool = False) -> int:
-        shape = builder.shape(x.node)
+    def applied(builder: Builder, x: Any, dim: Any = None, keepdim: bool = False, dtype: None = None) -> int:
+        shape = shape_of(builder, x)
         given = list(dim) if isinstance(dim, list | tuple) else [dim]
-        if not all(type(side) is int and -len(shape) <= side < len(shape) for side in given):
-            raise CaqlError(f"{builder.label}: dim = {dim} cannot be read; right would be sides of {shape} by number")
-        sides = sorted({side % len(shape) for side in given})
+        if dim is None or not given:
+            raise CaqlError(
+                f"{builder.label}: it goes over all sides, the batch's too; right would be dim = 1 or later"
+            )
+        if dtype is not None:
+            raise CaqlError(f"{builder.label}: dtype = {dtype} cannot be read; leave it out")
+        sides = sorted({side_of(builder, side, len(shape)) for side in given})
         if 0 in sides:
             raise CaqlError(f"{builder.label}: it goes over the batch (dim 0); right would be dim = 1 or later")
-        joined, short, kept = builder.last_axes(x.node, sides)
+        joined, short, kept = builder.last_axes(node_of(builder, x), sides)
         return builder.reshape(finish(builder, joined), kept if keepdim else short)
 
     return applied
@@ -45,31 +47,10 @@ def _extreme(along: Function, together: Callable[[Builder, list[int]], int]) -> 
 
     def applied(builder: Builder, x: Any, other: Any = None, keepdim: bool = False, *, dim: Any = None) -> Any:
         if isinstance(other, Value):
-            return together(builder, [x.node, other.node])
+            return together(builder, [node_of(builder, x), other.node])
         return [along(builder, x, other if dim is None else dim, keepdim)]
 
     return applied
-
-
-def size(builder: Builder, x: Any, dim: int | None = None) -> Known:
-    """The shape, the batch as one sample, or one side of it."""
-    shape = builder.shape(x.node)
-    return Known(shape if dim is None else shape[dim])
-
-
-def attribute(builder: Builder, x: Any, name: str) -> Any:
-    """`x.shape`, and `.values` of an extreme along a side."""
-    if name == "shape" and isinstance(x, Value):
-        return size(builder, x)
-    if name == "values" and isinstance(x, list) and len(x) == 1:
-        return x[0].node
-    raise CaqlError(f"{builder.label}: the attribute {name!r} cannot be read; known are shape and values")
-
-
-def same(builder: Builder, x: Any, *_: Any, **__: Any) -> int:
-    """What does nothing at inference."""
-    del builder
-    return int(x.node)
 
 
 REDUCTIONS: dict[str, Function] = {

@@ -97,13 +97,18 @@ class Acting:
     def export(self, path: str | Path, what: str = "policy") -> None:
         """Write the greedy policy, or with `what="q"` the Q-network (CAQL), as an ONNX file.
 
-        The policy takes `observation` (N, n) and gives `action` (N, d) inside the action box, as `predict` does before
-        an action set with rows or whole numbers is applied; Q takes `observation` and `action` and gives `q` (N, 1).
-        Raises `CaqlError` for a policy that is not a network alone, such as the max-Q solver.
+        The policy takes `observation` (N, n), of images (N, height, width, channels), as float32, and gives `action`
+        (N, d) inside the action box, as `predict` does before an action set with rows or whole numbers is applied; Q
+        takes `observation` and `action` and gives `q` (N, 1).  An encoder of caql's own is part of both.
+        Raises `CaqlError` for a policy that is not a network alone, such as the max-Q solver, and for an encoder of
+        your own.
         """
         if what not in ("policy", "q"):
             raise CaqlError(f"what = {what!r} must be 'policy' or 'q'")
-        write_onnx(policy_graph(self.greedy_policy()) if what == "policy" else self._q_graph(), path)
+        write_onnx(self._policy_graph() if what == "policy" else self._q_graph(), path)
+
+    def _policy_graph(self) -> Network:
+        return policy_graph(self.greedy_policy())
 
     def _q_graph(self) -> Network:
         raise CaqlError(f"what = 'q' needs CAQL; {type(self).__name__} keeps its critics to itself")

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.agents.agent import Policy
-from caql.errors import CaqlError
-from caql.exports import q_graph
+from caql.exported_encoders import Encoding
+from caql.exports import policy_graph, q_graph
 from caql.graphs import Network
 from caql.maxq.arguments import checked_network, chosen_solver
 from caql.maxq.maximize import maximize_over
@@ -85,10 +85,17 @@ class CAQL(Model):
         inputs: np.ndarray = self.training.agent.inputs(self.training.state, observations)
         return inputs
 
+    def _policy_graph(self) -> Network:
+        agent, state = self.training.agent, self.training.state
+        return policy_graph(self.greedy_policy(), self._encoding(agent.maximised(state)))
+
     def _q_graph(self) -> Network:
-        if self.config.agent.encoder is not None:
-            raise CaqlError("what = 'q' cannot be written with an encoder in front of Q, whose code is not caql's")
-        return q_graph(self.q_layers(), self.task.observation_size)
+        return q_graph(self.q_layers(), self.task.observation_size, self._encoding(self.training.state.q.vector))
+
+    def _encoding(self, vector: Any) -> Encoding | None:
+        """The encoder in front of the networks, if there is one, of Q's parameters in a vector."""
+        encoder = self.training.agent.q_network.encoder
+        return None if encoder is None else Encoding(encoder, vector[: encoder.size])
 
     def _solver_policy(self) -> Policy:
         sigma = self.config.agent.exploration.size(self.training.decays, self.task.action_set)

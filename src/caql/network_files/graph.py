@@ -22,8 +22,13 @@ from caql.graphs.graph import Port
 from caql.network_files.arrays import NetworkFile, check_size, reading
 from caql.network_files.operator_table import OPERATORS
 from caql.network_files.operators import Call
+from caql.network_files.state_functions import quotient
 from caql.network_files.tensors import Constants, load_model
 
+OLDEST, NEWEST = 7, 10**6
+"""Versions of ONNX's operators that can be read; before 7 they broadcast along an axis that they name."""
+WHOLE = (2, 3, 4, 5, 6, 7, 12, 13)
+"""ONNX's numbers of the types of whole numbers."""
 ACTION_NAMES = ("action", "actions", "act", "a", "u", "control", "controls")
 
 
@@ -31,19 +36,33 @@ def network_of_onnx(path: Path, action: str | None = None) -> NetworkFile:
     """The network in an .onnx file; `action` names the input that is the action, if there are several."""
     # What overflows becomes infinite here and is named where the network is used.
     with reading("file", path, "is not an ONNX model"), np.errstate(all="ignore"):
-        graph = load_model(path).graph
-        reader = _Reader(graph, Constants(graph, path.parent))
+        model = load_model(path)
+        graph = model.graph
+        reader = _Reader(graph, Constants(graph, path.parent), _version(model))
         for number, node in enumerate(graph.node):
             reader.read(node, number)
         return NetworkFile(reader.network(action))
 
 
+def _version(model: Any) -> int:
+    """The version of ONNX's operators that the file is written in, the newest if it does not say."""
+    found = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=NEWEST)
+    if found < OLDEST:
+        raise CaqlError(
+            f"it is written in version {found} of ONNX's operators, which broadcast in another way; right would be "
+            f"{OLDEST} or later: export it again, or convert it with onnx.version_converter"
+        )
+    return int(found)
+
+
 class _Reader:
     """The graph read so far: which node of the builder each ONNX value is."""
 
-    def __init__(self, graph: Any, constants: Constants) -> None:
-        self.graph, self.constants, self.builder = graph, constants, Builder()
+    def __init__(self, graph: Any, constants: Constants, opset: int) -> None:
+        self.graph, self.constants, self.opset, self.builder = graph, constants, opset, Builder()
         self.values: dict[str, int] = {}
+        self.whole: set[str] = set()
+        """Values of a type of whole numbers."""
         self.inputs = [value for value in graph.input if value.name not in constants]
         if not self.inputs or not graph.output:
             raise CaqlError(
@@ -53,6 +72,8 @@ class _Reader:
             if value.name in self.values:
                 raise CaqlError(f"two inputs are called {value.name!r}; each name may occur once")
             self.values[value.name] = self.builder.input(self._shape(value), f"input {value.name!r}")
+            if value.type.tensor_type.elem_type in WHOLE:
+                self.whole.add(value.name)
 
     def _shape(self, value: Any) -> tuple[int, ...]:
         """The shape of an input for one sample."""
@@ -110,18 +131,30 @@ class _Reader:
         self.builder.label = f"ONNX node {name}"
         operands = [self._operand(each, name) if each else None for each in given]
         attributes = {attribute.name: attribute for attribute in node.attribute}
-        made_values = operator(Call(self.builder, operands, attributes, len(node.output)))
+        call = Call(self.builder, operands, attributes, len(node.output), self.opset)
+        made_values = operator(call)
+        if self._is_whole(node, call):
+            made_values = [quotient(self.builder, each) if node.op_type == "Div" else each for each in made_values]
+            self.whole.update(node.output)
         for output, value in zip(node.output, made_values, strict=False):
             if output:
                 self.values[output] = value
         if sum(map(bool, node.output)) > len(made_values):
             raise CaqlError(f"ONNX node {name} has {len(node.output)} outputs; only {len(made_values)} can be read")
 
+    def _is_whole(self, node: Any, call: Call) -> bool:
+        """Whether a node computes whole numbers, as those do that are given whole numbers."""
+        if node.op_type == "Cast":
+            return call.whole("to", 1) in WHOLE
+        return node.op_type == "Shape" or node.input[0] in self.whole
+
     def _operand(self, name: str, node: str) -> int:
         if name not in self.values:
             if name not in self.constants:
                 raise CaqlError(f"ONNX node {node} reads {name!r}, which no node before it computes")
             self.values[name] = self.builder.constant(self.constants[name])
+            if self.constants.whole(name):
+                self.whole.add(name)
         return self.values[name]
 
     def network(self, action: str | None) -> Network:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from caql.graphs.activations import Abs, Relu, Sigmoid, Softplus, Tanh
+from caql.graphs.activations import Abs, Cos, Erf, Mish, Relu, Sigmoid, Sin, Softplus, Softsign, Tanh
 from caql.graphs.opaque import OPAQUE
 from caql.graphs.operations import Add, Divide, MatMul
 from caql.network_files import operators as op
 from caql.network_files import shaping
+from caql.network_files import state_functions as state
 from caql.network_files.operators import Operator, simple
 
 OPERATORS: dict[str, tuple[Operator, int, float]] = {
@@ -35,11 +36,20 @@ OPERATORS: dict[str, tuple[Operator, int, float]] = {
     "Elu": (op.elu, 1, 1),
     "Selu": (op.selu, 1, 1),
     "Gelu": (op.gelu, 1, 1),
+    "Celu": (op.celu, 1, 1),
+    "HardSwish": (op.hard_swish, 1, 1),
+    "Swish": (op.swish, 1, 1),
+    "Mish": (simple(Mish()), 1, 1),
+    "Softsign": (simple(Softsign()), 1, 1),
+    "Sin": (simple(Sin()), 1, 1),
+    "Cos": (simple(Cos()), 1, 1),
+    "Erf": (simple(Erf()), 1, 1),
     "BatchNormalization": (op.batch_norm, 5, 5),
     "Identity": (op.first, 1, 1),
     "Dropout": (op.dropout, 1, 3),
-    "Cast": (op.cast, 1, 1),
-    "Softmax": (op.softmax, 1, 1),
+    "Cast": (state.cast, 1, 1),
+    "Softmax": (state.softmax, 1, 1),
+    "LayerNormalization": (state.layer_norm, 2, 3),
     "Reshape": (shaping.reshape, 1, 2),
     "Flatten": (shaping.flatten, 1, 1),
     "Squeeze": (shaping.squeeze, 1, 2),
@@ -61,6 +71,6 @@ OPERATORS: dict[str, tuple[Operator, int, float]] = {
     "AveragePool": (shaping.average_pool, 1, 1),
     "GlobalAveragePool": (partial(shaping.global_pool, "Average"), 1, 1),
     "GlobalMaxPool": (partial(shaping.global_pool, "Max"), 1, 1),
-    **{name: (op.opaque(name), 1, 1) for name in OPAQUE if name != "Pow"},
-    "Pow": (op.opaque("Pow"), 2, 2),
+    **{name: (state.opaque(name), 1, 1) for name in OPAQUE if name != "Pow"},
+    "Pow": (state.opaque("Pow"), 2, 2),
 }

@@ -13,26 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caql.errors import CaqlError
-from caql.graphs.activations import (
-    Clip,
-    Gelu,
-    GeluTanh,
-    LeakyRelu,
-    Sigmoid,
-    Silu,
-)
+from caql.graphs.activations import Clip, Erf, Gelu, GeluTanh, LeakyRelu, Sigmoid, Silu
 from caql.graphs.builder import Builder
-from caql.graphs.opaque import OPAQUE
-from caql.graphs.operations import Add, Array, Divide, MatMul, Multiply, Opaque, Operation
+from caql.graphs.operations import Add, Array, Divide, MatMul, Multiply, Operation
 
 
 class Call(NamedTuple):
-    """A node: its operands as nodes of the builder, None where one is left out, and its attributes."""
+    """A node: its operands as nodes of the builder, None where one is left out, its attributes, and ONNX's version."""
 
     builder: Builder
     operands: list[int | None]
     attributes: dict[str, Any]
     outputs: int
+    opset: int
 
     def operand(self, position: int) -> int:
         """An operand that must be there."""
@@ -133,6 +126,8 @@ def multiply(call: Call) -> list[int]:
     builder = call.builder
     for x, y in (call.values, call.values[::-1]):
         node = builder.nodes[y]
+        if builder.shape(x) != node.shape:
+            continue
         if isinstance(node.operation, Sigmoid) and node.operands == (x,):
             return [builder.add(Silu(), x)]
         if isinstance(node.operation, Add) and _is_erf_of(builder, node.operands, x):
@@ -140,7 +135,8 @@ def multiply(call: Call) -> list[int]:
         if isinstance(node.operation, Multiply) and builder.nodes[node.operands[1]].constant is not None:
             # 0.5 (1 + erf(x / sqrt 2)), multiplied by x afterwards
             inner, half = builder.nodes[node.operands[0]], builder.nodes[node.operands[1]].constant
-            if isinstance(inner.operation, Add) and _is_erf_of(builder, inner.operands, x) and half is not None:
+            alike = inner.shape == node.shape and half is not None
+            if alike and isinstance(inner.operation, Add) and _is_erf_of(builder, inner.operands, x):
                 return [builder.add(Multiply(), builder.scale(builder.add(Gelu(), x), 2.0), node.operands[1])]
     return [builder.add(Multiply(), *call.values)]
 
@@ -151,9 +147,11 @@ def _is_erf_of(builder: Builder, operands: tuple[int, ...], x: int) -> bool:
         known, erf = builder.nodes[one].constant, builder.nodes[other]
         if known is None or known.size != 1 or known.item() != 1.0:
             continue
-        if not isinstance(erf.operation, Opaque) or erf.operation.name != "Erf":
+        if not isinstance(erf.operation, Erf):
             continue
         inner = builder.nodes[erf.operands[0]]
+        if not isinstance(inner.operation, Multiply | Divide):
+            continue
         factor = builder.nodes[inner.operands[-1]].constant if inner.operands else None
         if inner.operands[:1] != (x,) or factor is None or factor.size != 1:
             continue
@@ -204,6 +202,24 @@ def selu(call: Call) -> list[int]:
     return [call.builder.scale(call.builder.elu(call.operand(0), alpha), scale)]
 
 
+def celu(call: Call) -> list[int]:
+    """Celu."""
+    return [call.builder.celu(call.operand(0), call.number("alpha", 1.0))]
+
+
+def swish(call: Call) -> list[int]:
+    """x sigmoid(alpha x)."""
+    alpha, builder = call.number("alpha", 1.0), call.builder
+    if alpha == 1.0 or alpha == 0.0:
+        return [builder.add(Silu(), call.operand(0)) if alpha else builder.scale(call.operand(0), 0.5)]
+    return [builder.scale(builder.add(Silu(), builder.scale(call.operand(0), alpha)), 1.0 / alpha)]
+
+
+def hard_swish(call: Call) -> list[int]:
+    """HardSwish."""
+    return [call.builder.hard_swish(call.operand(0))]
+
+
 def hard_sigmoid(call: Call) -> list[int]:
     """HardSigmoid."""
     return [call.builder.hard_sigmoid(call.operand(0), call.number("alpha", 0.2), call.number("beta", 0.5))]
@@ -236,23 +252,6 @@ def batch_norm(call: Call) -> list[int]:
     return [call.builder.batch_norm(call.operand(0), parts, call.number("epsilon", 1e-5))]
 
 
-def softmax(call: Call) -> list[int]:
-    """Softmax, of the state alone."""
-    axis = call.axis(call.whole("axis", -1)) + 1
-
-    def normalised(x: Array) -> Array:
-        powers = np.exp(x - x.max(axis=axis, keepdims=True))
-        return powers / powers.sum(axis=axis, keepdims=True)
-
-    return [call.builder.add(Opaque("Softmax", normalised, lambda shape: shape), call.operand(0))]
-
-
-def opaque(name: str) -> Operator:
-    """A function that may be of the state alone."""
-    function, shape = OPAQUE[name]
-    return lambda call: [call.builder.add(Opaque(name, function, shape), *call.values)]
-
-
 def first(call: Call) -> list[int]:
     """Identity."""
     return [call.operand(0)]
@@ -266,22 +265,6 @@ def dropout(call: Call) -> list[int]:
             f"{call.builder.label}: it is in training mode; export the network for inference (model.eval())"
         )
     return [call.operand(0)]
-
-
-FLOATS = (1, 11)
-ROUNDED: dict[int, Any] = {10: np.float16, 6: np.int32, 7: np.int64, 9: np.bool_}
-"""Types by ONNX's numbers: float32 and float64, in which everything is computed here; and those that round."""
-
-
-def cast(call: Call) -> list[int]:
-    """Cast: nothing between floats, and rounding, of the state alone, to what has fewer numbers."""
-    to = call.whole("to", 1)
-    if to in FLOATS:
-        return [call.operand(0)]
-    if to not in ROUNDED:
-        raise CaqlError(f"{call.builder.label}: a cast to ONNX's type {to} cannot be read; right would be 1 (float)")
-    rounded = Opaque("Cast", lambda x: x.astype(ROUNDED[to]).astype(np.float64), lambda shape: shape)
-    return [call.builder.add(rounded, call.operand(0))]
 
 
 def total(call: Call) -> list[int]:

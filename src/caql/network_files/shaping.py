@@ -85,9 +85,22 @@ def slice_(call: Call) -> list[int]:
         raise CaqlError(f"{call.builder.label}: starts {starts}, axes {axes} and steps {steps} do not fit each other")
     chosen = [slice(None)] * len(shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        # Backwards to the first entry: an end below -length means "past it", which Python says by None.
-        chosen[axis] = slice(start, None if step < 0 and end < -shape[axis] else end, step)
+        chosen[axis] = _range(call, shape[axis], start, end, step)
     return [call.builder.rearranged(call.operand(0), lambda a: a[tuple(chosen)])]
+
+
+def _range(call: Call, length: int, start: int, end: int, step: int) -> slice:
+    """One axis of a slice; backwards, ONNX brings a start that is out of range to the nearest entry, not so Python."""
+    if step > 0:
+        return slice(start, end, step)
+    if end >= 2**31 - 1:
+        raise CaqlError(
+            f"{call.builder.label}: it goes backwards to {end}, which runtimes read in different ways; right would be "
+            f"{-(2**31)}, for all entries down to the first"
+        )
+    first = min(max(start + length if start < 0 else start, 0), length - 1)
+    last = min(max(end + length if end < 0 else end, -1), length - 1)
+    return slice(first, None if last < 0 else last, step)
 
 
 def split(call: Call) -> list[int]:
@@ -133,9 +146,10 @@ def shape_of(call: Call) -> list[int]:
 
 
 def pad(call: Call) -> list[int]:
-    """Pad with a constant."""
-    if call.text("mode", "constant") != "constant":
-        raise CaqlError(f"{call.builder.label}: mode = {call.text('mode', '')!r} cannot be read; right is 'constant'")
+    """Pad with a constant, or with entries of the value itself: ONNX's modes are called as NumPy's."""
+    mode = call.text("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise CaqlError(f"{call.builder.label}: mode = {mode!r} is not known; right are constant, edge, reflect, wrap")
     pads, value, axes = call.wholes("pads", 1) or [], call.constant(2, "value"), call.wholes("axes", 3)
     rank = len(call.shape())
     chosen = call.axes(list(range(rank)) if axes is None else axes)
@@ -143,7 +157,7 @@ def pad(call: Call) -> list[int]:
         raise CaqlError(f"{call.builder.label}: {len(pads)} pads do not fit {len(chosen)} axes")
     each = dict(zip(chosen, pairs(pads), strict=True))
     number = call.number("value", 0.0) if value is None else float(value.ravel()[0])
-    return [call.builder.padded(call.operand(0), [each.get(k, (0, 0)) for k in range(rank)], number)]
+    return [call.builder.padded(call.operand(0), [each.get(k, (0, 0)) for k in range(rank)], number, mode)]
 
 
 def reduce(kind: str, call: Call) -> list[int]:
@@ -180,6 +194,11 @@ def _windows(call: Call, kernel: list[int]) -> Windows:
         raise CaqlError(f"{call.builder.label}: kernel, strides and dilations must be at least 1")
     automatic = call.text("auto_pad", "NOTSET")
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        if max(dilations) > 1 and "kernel_shape" in call.attributes and len(call.operands) == 1:
+            raise CaqlError(
+                f"{call.builder.label}: runtimes differ in what auto_pad = {automatic!r} means for a pooling with "
+                f"dilations {dilations}; right would be pads as numbers"
+            )
         return windows.same(call.shape()[2:], automatic == "SAME_LOWER")
     if automatic not in ("NOTSET", "VALID"):
         raise CaqlError(f"{call.builder.label}: auto_pad = {automatic!r} is not known")

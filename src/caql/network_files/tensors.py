@@ -15,8 +15,15 @@ from caql.errors import CaqlError
 from caql.extras import needed_for
 from caql.network_files.arrays import LARGEST, Array, check_size
 
-TYPES = {"FLOAT": 4, "DOUBLE": 8, "FLOAT16": 2, "INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UINT8": 1}
+TYPES = {"FLOAT": 4, "DOUBLE": 8, "FLOAT16": 2, "INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UINT8": 1, "BOOL": 1}
 """Element types that can be read, with their bytes."""
+NUMBERS: dict[str, tuple[str, Any]] = {
+    "value_float": ("f", np.float32),
+    "value_floats": ("floats", np.float32),
+    "value_int": ("i", np.int64),
+    "value_ints": ("ints", np.int64),
+}
+"""Attributes of a Constant node that hold plain numbers: the field that they are in, and their type."""
 
 
 def load_model(path: Path) -> Any:
@@ -51,12 +58,25 @@ class Constants:
         return self.arrays[name]
 
     def define(self, node: Any, name: str) -> None:
-        """Take in a Constant node."""
+        """Take in a Constant node: a tensor, or numbers as attributes."""
+        from onnx import numpy_helper
+
         for attribute in node.attribute:
             if attribute.name == "value" and attribute.HasField("t"):
                 self.tensors[node.output[0]] = attribute.t
                 return
-        raise CaqlError(f"ONNX node {name}: only a Constant with a tensor value can be read")
+            if attribute.name in NUMBERS:
+                field, kind = NUMBERS[attribute.name]
+                found = getattr(attribute, field)
+                self.tensors[node.output[0]] = numpy_helper.from_array(np.array(found, kind))
+                return
+        raise CaqlError(f"ONNX node {name}: only a Constant of numbers can be read")
+
+    def whole(self, name: str) -> bool:
+        """Whether a constant is of a type of whole numbers, whose quotients ONNX rounds towards zero."""
+        import onnx
+
+        return "INT" in onnx.TensorProto.DataType.Name(self.tensors[name].data_type)
 
 
 def _unpack(tensor: Any, name: str, folder: Path) -> Array:

@@ -52,7 +52,7 @@ def test_a_cut_leaves_the_cutoff():
 
 def ready_to_split(branch_on_action=False):
     """An evaluated root with something to branch on: (neurons, actions, workspace, verdict)."""
-    n, d, space, value, rounding = plain(seed=5)
+    n, d, space, value, rounding = plain(seed=13)
     verdict = interpreted.node.evaluate(space, n, d, limits(rounding), 1, Known(np.inf, value, -np.inf))
     assert 0 <= verdict.branch < n
     if branch_on_action:

@@ -19,33 +19,19 @@ import numpy as np
 from caql.maxq.exact.branching import choose, costliest_side, middle, widest_neuron
 from caql.maxq.exact.climb import climb, fractional, offer
 from caql.maxq.exact.compilation import compiled, is_finite
+from caql.maxq.exact.limits import Limits, allowed
 from caql.maxq.exact.pivoting import Shape
 from caql.maxq.exact.presolve import Case, presolve
 from caql.maxq.exact.relaxation import Floats, Known, backward_multipliers, dual_bound
 from caql.maxq.exact.rows import round_box, scale_down, shrink
 from caql.maxq.exact.simplex import INFEASIBLE, OPTIMAL, Outcome, dual_simplex
 from caql.maxq.exact.tableau import E, P, Z, read_basis, read_multipliers, read_point, write_down
+from caql.maxq.exact.tangent_bound import bound_by_tangents
 from caql.maxq.exact.tightening import cut_by_value, tighten
 from caql.maxq.exact.workspace import Workspace
 from caql.maxq.exact.written_rows import pass_forward
 
 CLOSED = -1
-
-
-class Limits(NamedTuple):
-    """When to stop: absolute and relative gap, nodes, seconds; the rounding error of Q, below which no gap is.
-
-    share: how much of the gap is the search's; the rest is for what bringing the action into its rows costs.
-    floor: less than Q anywhere in the box; what is proved to be at most that is not in the action set.
-    """
-
-    absolute: float
-    relative: float
-    nodes: int
-    time: float
-    rounding: float
-    share: float
-    floor: float
 
 
 class Verdict(NamedTuple):
@@ -59,21 +45,6 @@ class Verdict(NamedTuple):
     known: Known
     pivots: int
     sound: bool
-
-
-@compiled
-def allowed(value: float, limits: Limits) -> float:
-    """The largest bound on the compact network that counts as proved.
-
-    The rounding error is added to the bound in the end, and the value may differ from that of the original network
-    by three times as much; a part of the tolerance is left for it, or as much as it takes.  A tolerance that
-    rounding leaves nothing of is not reached, and the search need not try.  Before any action of the set is known,
-    it is the floor: what is at most that is empty.
-    """
-    if value < limits.floor:
-        return limits.floor
-    gap = max(limits.absolute, limits.relative * abs(value))
-    return value + max(min(limits.share * gap, gap - 4.0 * limits.rounding), limits.rounding)
 
 
 @compiled
@@ -240,6 +211,11 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     if known.bound <= cutoff:
         return close(known, 0)
     known = cut_away(space, n, d, known, here, cutoff)
+    if count == 1 and d > 1:
+        known = bound_by_tangents(space, n, d, known, limits)
+        cutoff = allowed(known.best, limits)
+        if known.bound <= cutoff:
+            return close(known, 0)
     known, here, outcome, columns = bound_by_program(space, n, d, known, cutoff - limits.rounding)
     shape, pivots = Shape(outcome.rows, columns), outcome.pivots
     if known.bound <= cutoff:

@@ -16,7 +16,8 @@ import numpy as np
 from caql.maxq.exact.branching import loosest_side
 from caql.maxq.exact.climb import offer
 from caql.maxq.exact.compilation import allocating, compiled, is_finite, seconds
-from caql.maxq.exact.node import Limits, allowed, begin, corner
+from caql.maxq.exact.limits import Limits, allowed
+from caql.maxq.exact.node import begin, corner
 from caql.maxq.exact.open_nodes import Queue, clear, grow, load, store
 from caql.maxq.exact.presolve import Case, folded_q
 from caql.maxq.exact.relaxation import Floats, dual_bound

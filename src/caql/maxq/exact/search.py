@@ -11,7 +11,8 @@ from numba import carray
 
 from caql.maxq.exact.block import AT, FIELDS
 from caql.maxq.exact.compilation import called_from_c, compiled, is_finite, pointer, seconds, take
-from caql.maxq.exact.node import Limits, begin
+from caql.maxq.exact.limits import Limits
+from caql.maxq.exact.node import begin
 from caql.maxq.exact.open_nodes import make_queue
 from caql.maxq.exact.parts import explore_parts, worth_parting
 from caql.maxq.exact.presolve import Case, folded_q

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from caql.maxq.exact.compilation import allocating, compiled, is_finite, seconds
-from caql.maxq.exact.node import CLOSED, Limits, Verdict, allowed, become_child, evaluate
+from caql.maxq.exact.limits import Limits, allowed
+from caql.maxq.exact.node import CLOSED, Verdict, become_child, evaluate
 from caql.maxq.exact.open_nodes import Queue, clear, grow, load, store
 from caql.maxq.exact.relaxation import Known
 from caql.maxq.exact.workspace import Workspace

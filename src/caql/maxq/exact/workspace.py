@@ -11,6 +11,7 @@ from caql.maxq.exact.pivoting import Tableau
 from caql.maxq.exact.presolve import Affine, Presolve
 from caql.maxq.exact.relaxation import Compact, Floats, Integers, Node, Planes, Scratch
 from caql.maxq.exact.rows import Scaling
+from caql.maxq.exact.tangent import LANES, Tangent
 
 
 class Search(NamedTuple):
@@ -41,6 +42,7 @@ class Workspace(NamedTuple):
     presolve: Presolve
     search: Search
     scaling: Scaling
+    tangent: Tangent
 
 
 @allocating
@@ -127,4 +129,13 @@ def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: I
         np.empty(rows),
         np.zeros(2, np.int64),
     )
-    return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search, scaling)
+    lanes = (d + LANES) // LANES * LANES
+    tangent = Tangent(
+        np.zeros((2 * n + 1, lanes)),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d, np.int64),
+        np.empty(lanes),
+        np.empty(lanes),
+    )
+    return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search, scaling, tangent)

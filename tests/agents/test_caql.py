@@ -316,11 +316,11 @@ def test_host_policy_and_traced_action_function_agree():
         np.testing.assert_allclose(agent.policy(state, 0).act(states), traced, rtol=1e-5, atol=1e-6)
 
 
-def test_the_recommended_preset_is_the_papers_with_two_critics_larger_networks_and_what_steadies_it():
+def test_the_recommended_preset_is_the_papers_with_two_critics_and_larger_networks():
     paper, recommended = agent_config("paper"), agent_config("recommended")
     assert paper == CAQLConfig(exploration=Exploration(decay=0.9999))
     larger = {"hidden": (64, 64), "action_hidden": (64, 64)}
-    assert recommended == dataclasses.replace(paper, critics=2, rate_decay=0.9998, average_rate=0.0002, **larger)
+    assert recommended == dataclasses.replace(paper, critics=2, rate_decay=0.9998, **larger)
     task = ("Hopper", 1.0)
     for name, method in (("paper", "caql-ga"), ("recommended", "caql-recommended")):
         column = choose_columns(SPECS["table1"], [method])[0]

@@ -19,8 +19,8 @@ def preset_settings(name: str) -> dict[str, Any]:
     """The settings of CAQL that make up a preset.
 
     `paper` is what the tables are made with: the defaults, with the noise that the search chose.  `recommended` is
-    the same with the minimum of two critics, 64 x 64 networks, learning rates that decay to a tenth, and averaged
-    weights to act with; docs/explanation/notebook.md has its evidence.
+    the same with the minimum of two critics, 64 x 64 networks and learning rates that decay to a tenth;
+    docs/explanation/notebook.md has its evidence.
     Raises `CaqlError` for an unknown name.
     """
     if name not in PRESETS:
@@ -33,8 +33,7 @@ def preset_settings(name: str) -> dict[str, Any]:
     paper = {"exploration": importlib.import_module("caql.agents.policies").Exploration(decay=0.9999)}
     if name == "paper":
         return paper
-    larger = {"hidden": (64, 64), "action_hidden": (64, 64)}
-    return paper | larger | {"critics": 2, "rate_decay": 0.9998, "average_rate": 0.0002}
+    return paper | {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64), "rate_decay": 0.9998}
 
 
 def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:

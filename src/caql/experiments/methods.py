@@ -35,7 +35,6 @@ METHODS: dict[str, Settings] = {
             "hidden": [64, 64],
             "action_hidden": [64, 64],
             "rate_decay": 0.9998,
-            "average_rate": 0.0002,
         }
     },
     "naf": {"agent": {"name": "naf"}},

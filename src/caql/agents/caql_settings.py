@@ -59,7 +59,7 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     loss: Literal["l2", "hinge", "huber"] = "l2"
     """Bellman loss: Eq. 1, Eq. 2, or Eq. 1 with large errors counted in proportion instead of squared."""
     huber_width: float = 1.0
-    """Errors of the Huber loss that are squared."""
+    """The largest error that the Huber loss squares."""
     hinge_penalty: float = 10.0
     """lambda of the hinge loss, more than 1; where it starts when learned."""
     hinge_penalty_learning_rate: float = 0.0

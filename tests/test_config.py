@@ -47,6 +47,7 @@ def test_differences_name_the_nested_setting():
         ({"batch_size": 0}, "batch_size = 0"),
         ({"evaluate_every": -1}, "evaluate_every = -1"),
         ({"warm_up": 10, "replay_size": 5}, "must not exceed replay_size"),
+        ({"replay_keeps": "oldest"}, "replay_keeps = 'oldest' must be 'newest' or 'sample'"),
         ({"seed": -1}, "seed = -1"),
         ({"seed": 2**31}, "less than 2\\^31"),
     ],

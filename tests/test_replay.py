@@ -28,6 +28,27 @@ def test_an_episode_longer_than_the_buffer_leaves_its_end():
     assert sorted(replay.data.rewards.tolist()) == [8, 9, 10, 11]
 
 
+def test_a_sampling_buffer_keeps_each_transition_with_the_same_chance():
+    kept = np.zeros(40)
+    for seed in range(1000):
+        replay = Replay(10, 1, 1)
+        for first in range(0, 40, 8):
+            replay.extend(episode(first, 8), np.random.default_rng([seed, first]))
+        assert len(replay) == 10
+        assert len(set(replay.data.rewards)) == 10
+        np.testing.assert_array_equal(replay.data.next_states, replay.data.states + 1)
+        np.testing.assert_array_equal(replay.data.actions, -replay.data.states)
+        kept[replay.data.rewards.astype(int)] += 1
+    assert np.abs(kept - 250).max() < 5 * np.sqrt(1000 * 0.25 * 0.75)  # binomial: 250 expected, 13.7 its deviation
+
+
+def test_a_sampling_buffer_that_is_not_full_keeps_everything_in_order():
+    replay = Replay(10, 1, 1)
+    replay.extend(episode(0, 7), np.random.default_rng(0))
+    assert replay.data.rewards[:7].tolist() == list(range(7))
+    assert (len(replay), replay.written) == (7, 7)
+
+
 def test_samples_are_uniform_over_what_is_there_and_seeded():
     replay = Replay(100, 1, 1)
     replay.extend(episode(0, 10))
@@ -41,16 +62,17 @@ def test_samples_are_uniform_over_what_is_there_and_seeded():
     np.testing.assert_array_equal(batch.rewards, again.rewards)
 
 
+@pytest.mark.parametrize("draws", [lambda: None, lambda: np.random.default_rng(5)], ids=["newest", "sample"])
 @pytest.mark.parametrize("before", [3, 9], ids=["part of it filled", "all of it filled"])
-def test_restored_replay_goes_on_as_if_nothing_had_happened(before):
+def test_restored_replay_goes_on_as_if_nothing_had_happened(before, draws):
     whole, broken = Replay(7, 1, 1), Replay(7, 1, 1)
     for replay in (whole, broken):
-        replay.extend(episode(0, before))
+        replay.extend(episode(0, before), draws())
     other = Replay(7, 1, 1)
     other.restore({name: column.copy() for name, column in broken.snapshot().items()}, broken.written)
     np.testing.assert_array_equal(other.data.rewards, whole.data.rewards)
     for replay in (whole, other):
-        replay.extend(episode(before, 3))
+        replay.extend(episode(before, 3), draws())
     one, two = (r.sample(np.random.default_rng(3), 2, 8) for r in (whole, other))
     for left, right in zip(one, two, strict=True):
         np.testing.assert_array_equal(left, right)

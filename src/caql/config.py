@@ -53,6 +53,8 @@ class RunConfig:
     """Rewards that are added up before Q is asked: n of n-step labels."""
     replay_size: int = 100_000
     """Transitions that the replay buffer holds."""
+    replay_keeps: Literal["newest", "sample"] = "newest"
+    """What it holds when there were more: the newest, or a uniform sample of all of them."""
     warm_up: int = 1280
     """Transitions to collect before the first gradient step."""
     evaluate_every: int = 1000
@@ -87,6 +89,8 @@ class RunConfig:
                 f"label_steps = {self.label_steps} needs stretches of at least as many steps; "
                 f"train_freq = {self.train_freq} collects {count} at a time"
             )
+        if self.replay_keeps not in ("newest", "sample"):
+            raise CaqlError(f"replay_keeps = {self.replay_keeps!r} must be 'newest' or 'sample'")
         if self.evaluate_every < 0:
             raise CaqlError(f"evaluate_every = {self.evaluate_every} must not be negative")
         if self.warm_up > self.replay_size:

@@ -1,4 +1,7 @@
-"""The replay buffer: a NumPy ring that hands out uniform minibatches.
+"""The replay buffer: NumPy arrays that hand out uniform minibatches.
+
+When it is full it keeps the newest transitions, as a ring, or a uniform sample of all that there ever were (reservoir
+sampling: Vitter 1985, Algorithm R), which never forgets what the first policies met.
 
 Termination and the time limit stay apart here: `continues` is 0 only where the task itself ended, so a
 transition cut off by the clock still bootstraps from its next state.
@@ -36,7 +39,7 @@ class Batch(NamedTuple):
 
 
 class Replay:
-    """The last `capacity` transitions, float32.
+    """At most `capacity` transitions, float32.
 
     columns: what is stored of one state's action set, as an example; None if all states have the same.
     dtype: of the states; uint8 for pixels, which take a quarter of float32's memory.
@@ -69,7 +72,7 @@ class Replay:
             next_sets=sets(),
         )
         self.written = 0
-        """Transitions ever added; the write position is this modulo the capacity."""
+        """Transitions ever added; a ring's write position is this modulo the capacity."""
 
     def __len__(self) -> int:
         return min(self.written, self.capacity)
@@ -78,14 +81,24 @@ class Replay:
         """Transitions that it holds now, as Stable-Baselines3 asks for them."""
         return len(self)
 
-    def extend(self, transitions: Batch) -> None:
-        """Append an episode's transitions (leading axis: time), overwriting the oldest when full."""
+    def extend(self, transitions: Batch, draws: np.random.Generator | None = None) -> None:
+        """Add some transitions (leading axis: time).
+
+        draws: decides what a full buffer keeps, so that it is a uniform sample of everything ever added; without it
+            the oldest transitions are overwritten.
+        """
         count = len(transitions.rewards)
-        rows = (self.written + np.arange(count)) % self.capacity
-        if count > self.capacity:
-            rows = rows[-self.capacity :]
-            transitions = transitions.pick(slice(-self.capacity, None))
-        for column, new in zip(jax.tree.leaves(self.data), jax.tree.leaves(transitions), strict=True):
+        order = self.written + np.arange(count)
+        if draws is None:
+            order = order[-self.capacity :]
+            rows, kept = order % self.capacity, slice(count - len(order), None)
+        else:
+            # The n-th transition ever takes a row of 0 .. n - 1, and is dropped if the buffer has no such row.
+            drawn = np.where(order < self.capacity, order, draws.integers(order + 1))
+            kept = np.flatnonzero(drawn < self.capacity)
+            rows = drawn[kept]
+        chosen = transitions.pick(kept)
+        for column, new in zip(jax.tree.leaves(self.data), jax.tree.leaves(chosen), strict=True):
             column[rows] = new
         self.written += count
 

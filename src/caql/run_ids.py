@@ -33,6 +33,7 @@ RUN: Flat = {
     "batch_size": 64,
     "label_steps": 1,
     "replay_size": 100_000,
+    "replay_keeps": "newest",
     "warm_up": 1280,
     "evaluate_every": 1000,
     "evaluation_episodes": 10,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caql.actions import make_box
-from caql.agents import PRESETS, agent_config, make_agent, with_preset
+from caql.agents import PRESETS, agent_config, make_agent, preset_loop, with_preset
 from caql.agents.action_functions import Stochastic
 from caql.agents.agent import Spec
 from caql.agents.caql import CAQL, CAQLConfig
@@ -316,7 +316,7 @@ def test_host_policy_and_traced_action_function_agree():
         np.testing.assert_allclose(agent.policy(state, 0).act(states), traced, rtol=1e-5, atol=1e-6)
 
 
-def test_the_recommended_preset_is_the_papers_with_two_critics_and_larger_networks():
+def test_the_recommended_preset_is_the_papers_with_two_critics_larger_networks_and_a_buffer_of_the_whole_run():
     paper, recommended = agent_config("paper"), agent_config("recommended")
     assert paper == CAQLConfig(exploration=Exploration(decay=0.9999))
     larger = {"hidden": (64, 64), "action_hidden": (64, 64)}
@@ -325,7 +325,10 @@ def test_the_recommended_preset_is_the_papers_with_two_critics_and_larger_networ
     for name, method in (("paper", "caql-ga"), ("recommended", "caql-recommended")):
         column = choose_columns(SPECS["table1"], [method])[0]
         run = configuration(SPECS["table1"], task, column)
-        assert run.id == dataclasses.replace(run, agent=agent_config(name)).id
+        plain = dataclasses.replace(run, replay_size=100_000, replay_keeps="newest")
+        assert run.id == dataclasses.replace(plain, agent=agent_config(name), **preset_loop(name)).id
+    assert preset_loop("recommended") == {"replay_size": 1_000_000, "replay_keeps": "sample"}
+    assert preset_loop("paper") == preset_loop("td3") == {}
 
 
 def test_a_preset_lies_under_what_is_set_and_belongs_to_caql():

@@ -81,8 +81,11 @@ def test_every_setting_is_reachable():
     assert config.agent.cluster_radius == 0.25
     assert config.agent.dynamic_tolerance == 1.0
     assert parse(["Hopper", "--agent=td3"]).config.agent.name == "td3"
-    recommended = parse(["Hopper", "--preset", "recommended", "--critics", "3", "--solver", "cem"]).config.agent
+    config = parse(["Hopper", "--preset", "recommended", "--critics", "3", "--solver", "cem"]).config
+    recommended = config.agent
     assert (recommended.hidden, recommended.critics, recommended.solver.name) == ((64, 64), 3, "cem")
+    assert config.replay_size == 1_000_000
+    assert parse(["Hopper", "--preset", "recommended", "--replay-size", "5000"]).config.replay_size == 5000
 
 
 @pytest.mark.parametrize(

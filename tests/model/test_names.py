@@ -40,6 +40,19 @@ def test_a_rate_of_its_own_wins():
     assert (config.q_learning_rate, config.action_learning_rate) == (5e-4, 1e-3)
 
 
+def test_a_preset_lies_under_what_is_given_by_either_name():
+    agent, loop = chosen(preset="recommended", paper=True)
+    assert (agent.critics, agent.hidden, loop["replay_size"]) == (2, (64, 64), 1_000_000)
+    assert chosen(preset="recommended", buffer_size=900).loop["replay_size"] == 900
+    agent, loop = chosen(preset="recommended", replay_size=800, policy_kwargs={"net_arch": [8]}, critics=3)
+    assert (agent.critics, agent.hidden, loop["replay_size"]) == (3, (8,), 800)
+
+
+def test_noise_of_ones_own_wins_over_the_presets():
+    model = CAQL("MlpPolicy", "Pendulum", preset="recommended", action_noise=0.3, seed=0)
+    assert model.config.agent.exploration == Exploration(sigma=0.3, decay=1.0, minimum=0.3)
+
+
 @pytest.mark.parametrize(
     ("given", "frequency", "steps"),
     [

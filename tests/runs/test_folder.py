@@ -15,6 +15,7 @@ from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig, to_json
 from caql.errors import CaqlError
 from caql.runs import checkpoints, lock
+from caql.runs import folder as folder_module
 from caql.runs.board import Board
 from caql.runs.folder import Busy, is_finished, read_config, read_metrics, run
 from caql.runs.lock import alone
@@ -157,6 +158,25 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_goes_on_later(tmp_path
     assert run(TINY, folder, resume=True)
     assert len(read_metrics(folder)) == 3 >= before
     assert (folder / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, 7), (1e-6, 2)])
+def test_checkpoints_that_take_long_to_write_are_rarer(tmp_path, monkeypatch, seconds, expected):
+    """A write takes a second here, so the next is twenty seconds off, unless every epoch is to have one."""
+    clock, written, save = [0.0], [], checkpoints.save_checkpoint
+
+    def slowly(*arguments):
+        clock[0] += 1.0
+        written.append(save(*arguments))
+
+    def tick():
+        clock[0] += 1e-3
+        return clock[0]
+
+    monkeypatch.setattr(checkpoints, "save_checkpoint", slowly)
+    monkeypatch.setattr(folder_module.time, "monotonic", tick)
+    assert run(TINY, tmp_path / "run", checkpoint_seconds=seconds)
+    assert len(written) == expected
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_begins_again(tmp_path, finished):

@@ -80,15 +80,17 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another():
     assert not np.array_equal(one[0], other[0])
 
 
+@pytest.mark.parametrize("keeps", ["newest", "sample"])
 @pytest.mark.parametrize("stop_after", [1, 5, 9])
-def test_a_restored_run_goes_on_bit_for_bit(stop_after):
-    whole = Training(TINY)
+def test_a_restored_run_goes_on_bit_for_bit(stop_after, keeps):
+    config = dataclasses.replace(TINY, replay_keeps=keeps)
+    whole = Training(config)
     list(whole.epochs())
-    first = Training(TINY)
+    first = Training(config)
     for _, _epoch in zip(range(stop_after), first.epochs(), strict=False):
         pass
     arrays, meta = first.snapshot()
-    second = Training(TINY)
+    second = Training(config)
     second.restore({name: array.copy() for name, array in arrays.items()}, meta)
     list(second.epochs())
     np.testing.assert_array_equal(np.asarray(second.state.q.vector), np.asarray(whole.state.q.vector))
@@ -97,6 +99,31 @@ def test_a_restored_run_goes_on_bit_for_bit(stop_after):
     )
     np.testing.assert_array_equal(second.replay.data.rewards, whole.replay.data.rewards)
     assert [row["returns"] for row in second.records] == [row["returns"] for row in whole.records]
+
+
+def test_a_sampling_buffer_holds_old_episodes_where_a_ring_has_only_new_ones():
+    """TINY's buffer holds three of thirteen episodes; what is kept depends on the seed and on nothing else."""
+    held = {}
+    for name, settings in {
+        "ring": {},
+        "sample": {"replay_keeps": "sample"},
+        "again": {"replay_keeps": "sample"},
+        "other": {"replay_keeps": "sample", "seed": 1},
+    }.items():
+        training = Training(dataclasses.replace(TINY, **settings))
+        added = []
+        extend = training.replay.extend
+        training.replay.extend = lambda batch, draws, add=extend, into=added: (
+            into.append(batch.rewards),
+            add(batch, draws),
+        )
+        list(training.epochs())
+        rewards = np.concatenate(added).tolist()
+        held[name] = sorted(rewards.index(reward) for reward in training.replay.data.rewards.tolist())
+    assert held["ring"] == list(range(200, 260))
+    assert held["sample"][0] < 40
+    assert len(set(held["sample"])) == 60
+    assert held["sample"] == held["again"] != held["other"]
 
 
 def test_records_and_seconds_go_on_too():
@@ -108,6 +135,7 @@ def test_records_and_seconds_go_on_too():
     assert first._since
     assert first._returns
     second.restore(*first.snapshot())
+    assert second.clock.seconds == first.clock.seconds
     list(second.epochs())
     timed = {"seconds", "solve_ms", "solve_ms_std"}
     for left, right in zip(second.records, whole.records, strict=True):

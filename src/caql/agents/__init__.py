@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from typing import Any
 
@@ -16,11 +17,11 @@ PRESETS = ("paper", "recommended", "qt-opt", "actor-expert")
 
 
 def preset_settings(name: str) -> dict[str, Any]:
-    """The settings of CAQL that make up a preset.
+    """The settings that make up a preset, CAQL's own and those of the loop around it (fields of `RunConfig`).
 
     `paper` is what the tables are made with: the defaults, with the noise that the search chose.  `recommended` is
-    the same with the minimum of two critics, 64 x 64 networks and learning rates that decay to a tenth;
-    docs/explanation/notebook.md has its evidence.
+    the same with the minimum of two critics, 64 x 64 networks, learning rates that decay to a tenth, and a larger
+    replay buffer that forgets no part of the run; docs/explanation/notebook.md has its evidence.
     Raises `CaqlError` for an unknown name.
     """
     if name not in PRESETS:
@@ -33,7 +34,14 @@ def preset_settings(name: str) -> dict[str, Any]:
     paper = {"exploration": importlib.import_module("caql.agents.policies").Exploration(decay=0.9999)}
     if name == "paper":
         return paper
-    return paper | {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64), "rate_decay": 0.9998}
+    networks = {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64), "rate_decay": 0.9998}
+    return paper | networks | {"replay_size": 1_000_000, "replay_keeps": "sample"}
+
+
+def preset_loop(name: str) -> dict[str, Any]:
+    """What a preset sets of the loop: fields of `RunConfig`; nothing for the name of an algorithm."""
+    settings = preset_settings(name) if name in PRESETS else {}
+    return {key: value for key, value in settings.items() if key not in _fields("caql")}
 
 
 def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -49,8 +57,14 @@ def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:
 def agent_config(name: str) -> Any:
     """Default hyper-parameters of an algorithm or preset."""
     if name in PRESETS:
-        return config_class("caql")(**preset_settings(name))
+        own = _fields("caql")
+        return config_class("caql")(**{key: value for key, value in preset_settings(name).items() if key in own})
     return config_class(name)()
+
+
+def _fields(name: str) -> set[str]:
+    """The names of an algorithm's hyper-parameters."""
+    return {field.name for field in dataclasses.fields(config_class(name))}
 
 
 def _module(name: str) -> Any:

@@ -63,7 +63,7 @@ class Sweep:
     ray: str | None = None
     """Run on a Ray cluster at this address; --ray alone starts Ray on this machine."""
     checkpoint_seconds: float = 60.0
-    """Seconds between a run's checkpoints."""
+    """Seconds between a run's checkpoints, or more where writing them would take a twentieth of the time."""
     dry_run: bool = False
     """Name the runs and what is left of them, and stop."""
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import tyro
 
 from caql.action_sets import require_given
-from caql.agents import AGENTS, PRESETS, agent_config, preset_settings
+from caql.agents import AGENTS, PRESETS, agent_config, preset_loop, preset_settings
 from caql.config import RunConfig
 from caql.encoders import use
 from caql.environments import ActionRange, known_task, stored_task
@@ -39,7 +39,8 @@ class Train:
     resume: bool = False
     """Go on with the run in --out; its own settings are the defaults."""
     checkpoint_seconds: float = 60.0
-    """Seconds between checkpoints."""
+    """Seconds between checkpoints, or more where writing them would take a twentieth of the time; 0 writes one after
+    every epoch."""
     trust: bool = False
     """With --resume: import the module that the stored task names, as in `module:Env-v0`."""
 
@@ -117,7 +118,8 @@ def parse(arguments: list[str]) -> Train:
         if not hasattr(agent, "solver"):
             raise CaqlError(f"--solver = {solver_name!r} belongs to --agent caql; {agent.name} has no max-Q solver")
         agent = replace(agent, solver=make_solver(solver_name))
-    default = replace(stored, agent=agent) if stored else RunConfig(task=tyro.MISSING, agent=agent)
+    loop = preset_loop(agent_name or "caql")
+    default = replace(stored, agent=agent, **loop) if stored else RunConfig(task=tyro.MISSING, agent=agent, **loop)
     kinds: dict[str, Any] = {"Agents": AGENTS, "Presets": PRESETS, "Solvers": SOLVERS}
     options = tyro.cli(
         Train,

@@ -35,7 +35,9 @@ METHODS: dict[str, Settings] = {
             "hidden": [64, 64],
             "action_hidden": [64, 64],
             "rate_decay": 0.9998,
-        }
+        },
+        "replay_size": 1_000_000,
+        "replay_keeps": "sample",
     },
     "naf": {"agent": {"name": "naf"}},
     "ddpg": {"agent": {"name": "ddpg"}},

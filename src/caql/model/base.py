@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from caql.action_sets import set_name
-from caql.agents import with_preset
 from caql.agents.agent import Policy
 from caql.config import SEEDS, RunConfig
 from caql.encoders import choose_encoder
@@ -84,7 +83,6 @@ class Model(Acting, Stored):
             CAQL's, under whatever else is set.
         Raises `CaqlError` for a setting or a value that does not fit.
         """
-        settings = with_preset(self.agent_name, settings)
         choose_encoder(policy, self.agent_name, settings)
         if env is None:
             raise CaqlError("env is missing: give an environment, a Gymnasium id or a paper task's name")

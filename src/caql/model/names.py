@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from caql.agents import config_class
+from caql.agents import config_class, with_preset
 from caql.agents.policies import Exploration
 from caql.config import RunConfig
 from caql.errors import CaqlError, nearest
@@ -88,7 +88,7 @@ def choose(
     agent_class = config_class(name)
     fields = {each.name for each in dataclasses.fields(agent_class)}
     known = fields | set(loop_fields())
-    given = _ours(name, fields, _fixed(settings))
+    given = with_preset(name, _ours(name, fields, _fixed(settings)))
     _networks(fields, policy_kwargs or {}, given)
     solver = {key: given.pop(key) for key in ("backend", "solver_kwargs") if key in given and "solver" in fields}
     for each in given:

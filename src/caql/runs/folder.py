@@ -35,6 +35,8 @@ from caql.whole_files import write_atomically
 
 PICTURES = {"tensorboard/": "tensorboardX", "curve.svg": "matplotlib"}
 """What a run draws if the module is there; it trains without."""
+WRITING = 0.05
+"""The largest share of a run's time that goes into checkpoints: a long replay buffer makes them large, and rarer."""
 
 
 class Busy(CaqlError):
@@ -178,6 +180,7 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
         caught = stack.enter_context(stop_on_signal())
         stack.enter_context(reporter.follow(training))
         saved = began = time.monotonic()
+        pause = checkpoint_seconds
         try:
             for epoch in training.epochs():
                 reporter.epoch(epoch)
@@ -185,9 +188,11 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
                     _record(folder, training.records)
                     if board is not None:
                         board.add(epoch.evaluation, epoch.train_step)
-                if caught or time.monotonic() - saved >= checkpoint_seconds:
+                if caught or time.monotonic() - saved >= pause:
+                    writing = time.monotonic()
                     checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
                     saved = time.monotonic()
+                    pause = max(checkpoint_seconds, (saved - writing) / WRITING) if checkpoint_seconds else 0.0
                 if caught:
                     reporter.say(f"stopped at training step {training.train_step}; --resume goes on from here")
                     return False

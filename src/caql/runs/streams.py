@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     UPDATE = 4
     EVALUATION = 5
     PREDICTION = 6
+    KEEPING = 7
 
 
 def stream(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:

@@ -267,7 +267,8 @@ class Training:
             transitions.rewards[transitions.continues == 0] = 0.0
         if self.config.label_steps > 1:
             transitions = n_step(transitions, rollout.pieces, self.config.label_steps, self.config.agent.discount)
-        self.replay.extend(transitions)
+        sampled = self.config.replay_keeps == "sample"
+        self.replay.extend(transitions, stream(self.config.seed, Purpose.KEEPING, self.epoch) if sampled else None)
         self.environment_steps += len(transitions.rewards)
         self._returns += rollout.returns
         if rollout.returns or unit == "episode":

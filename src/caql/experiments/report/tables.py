@@ -26,7 +26,7 @@ from caql.experiments.specs import Column, Spec, configuration
 from caql.experiments.sweep.sweep import method_name
 
 HYPER_PARAMETERS = (
-    *("seed", "train_steps", "steps_per_epoch", "batch_size", "replay_size", "warm_up"),
+    *("seed", "train_steps", "steps_per_epoch", "batch_size", "replay_*", "warm_up"),
     *("evaluate_every", "evaluation_episodes"),
     *("agent.discount", "agent.*_rate", "agent.rate_*", "agent.exploration.*", "agent.second_target_every"),
     *(

@@ -89,6 +89,7 @@ class Replay:
         """
         count = len(transitions.rewards)
         order = self.written + np.arange(count)
+        kept: Any
         if draws is None:
             order = order[-self.capacity :]
             rows, kept = order % self.capacity, slice(count - len(order), None)

@@ -73,7 +73,7 @@ class Compact(NamedTuple):
     first: Integers
     """Neuron i reads the activations of neurons 0 .. first[i] - 1: the earlier layers."""
     count: Integers
-    """(1,): the first so many are rows of the action set."""
+    """(2,): the first so many are rows of the action set, and the first so many read the actions alone."""
 
 
 class Node(NamedTuple):
@@ -86,6 +86,12 @@ class Node(NamedTuple):
     multiplier: Floats
     basis: NDArray[np.int8]
     """Per neuron the nonbasic ones of its three variables (bits 1, 2, 4), then 1 per basic action."""
+    share: Floats
+    """Multipliers of the caps, zero or more; of neurons that read the actions alone."""
+    point: Floats
+    """Where the caps are to be low: the maximiser of the parent's program."""
+    cap: Floats
+    """(1 + d, n): planes above these neurons over the box, a column each, the constant first (`facets`)."""
 
 
 class Known(NamedTuple):
@@ -196,7 +202,7 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
     may be of either sign if the row has two sides.
     """
     row, rows = scratch.row, net.count[0]
-    n, d = n & NATURAL, d & NATURAL
+    n, d, flat = n & NATURAL, d & NATURAL, net.count[1] & NATURAL
     for k in range(d + n):
         row[k] = net.rows[n, k]
     bound, rounding = net.constant[n], net.margin[n]
@@ -204,7 +210,17 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         c = row[d + i]
         scratch.coefficient[i] = c
         low, up = node.lower[i], node.upper[i]
-        t = node.multiplier[i]
+        t, w = node.multiplier[i], 0.0
+        if i < flat and low < 0.0 and up > 0.0:
+            w = max(node.share[i], 0.0)
+            if adapt and t == 0.0:
+                w = max(c, 0.0)
+            node.share[i] = w
+            c -= w
+            rounding += 8.0 * w * net.margin[i]
+            bound += w * node.cap[0, i]
+        elif i < flat:
+            node.share[i] = 0.0
         if low >= 0.0:
             if adapt and i >= rows and t < c:
                 t = c
@@ -219,8 +235,14 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         rounding += 4.0 * abs(t) * net.margin[i]
         if t != 0.0:
             bound += t * net.constant[i]
-            for k in range(d + net.first[i]):
-                row[k] += t * net.rows[i, k]
+            if i >= flat:
+                for k in range(d + net.first[i]):
+                    row[k] += t * net.rows[i, k]
+    for k in range(d):
+        slope = row[k]
+        for i in range(flat):
+            slope += node.multiplier[i] * net.columns[k, i] + node.share[i] * node.cap[1 + k, i]
+        row[k] = slope
     for k in range(d):
         bound += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
     return bound + rounding
@@ -244,6 +266,7 @@ def backward_multipliers(net: Compact, n: int, d: int, node: Node, scratch: Scra
             elif up > -low:
                 t = c
         node.multiplier[i] = t
+        node.share[i] = 0.0
         if t != 0.0:
             for k in range(d + net.first[i]):
                 row[k] += t * net.rows[i, k]

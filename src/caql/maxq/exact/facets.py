@@ -42,9 +42,12 @@ class Facets(NamedTuple):
     """By neuron: its pre-activation on the way, and in the end its largest value."""
     top: Floats
     """By neuron: the largest value of its cap's slack."""
-    value: Floats
+    bottom: Floats
+    """By neuron: the smallest value of its pre-activation."""
     height: Floats
-    """By neuron: its pre-activation and its plane at a point."""
+    """By neuron: its plane at a point."""
+    slack: Floats
+    """By neuron: how far inside its envelope it is at a point."""
     planes: Floats
     """(1 + d, n): planes beside the node's own, for a second point."""
 
@@ -82,18 +85,20 @@ def write_facets(net: Compact, d: int, node: Node, facets: Facets, planes: Float
             level[i] += max(r, 0.0) * low + min(r, 0.0) * high
             planes[1 + k, i] = 0.0
     for i in range(count):
+        facets.bottom[i] = level[i]
         planes[0, i] = max(level[i], 0.0)
     for m in range(2 * d):
         end = facets.order[m]
         rising = end < d
         k = end if rising else end - d
         sign = 1.0 if rising else -1.0
-        side, start = sign * (node.high[k] - node.low[k]), node.low[k] if rising else node.high[k]
+        side, start = node.high[k] - node.low[k], node.low[k] if rising else node.high[k]
+        inverse = 1.0 / max(side, TINY)
         for i in range(count):
-            r = sign * max(sign * net.columns[k, i], 0.0)
-            step = r * side
-            level[i] += step
-            slope = min(max(level[i], 0.0) / max(step, TINY), 1.0) * r
+            r = max(sign * net.columns[k, i], 0.0)
+            before = max(level[i], 0.0)
+            level[i] += r * side
+            slope = sign * min((max(level[i], 0.0) - before) * inverse, r)
             planes[1 + k, i] += slope
             planes[0, i] -= slope * start
 
@@ -112,22 +117,20 @@ def heights(net: Compact, d: int, planes: Floats, point: Floats, out: Floats) ->
 @compiled
 def cap_neurons(net: Compact, d: int, node: Node, facets: Facets) -> None:
     """Give the node the planes that are lowest at `node.point`: facets, or triangles where bounds are tighter."""
-    value, count, d = facets.value, net.count[1] & NATURAL, d & NATURAL
-    sort_ends(d, node, node.point, facets)
+    top, point = facets.top, node.point
+    sort_ends(d, node, point, facets)
     write_facets(net, d, node, facets, node.cap)
-    heights(net, d, node.cap, node.point, facets.height)
-    for i in range(count):
-        value[i] = net.constant[i]
-    for k in range(d):
-        for i in range(count):
-            value[i] += net.columns[k, i] * node.point[k]
-    for i in range(net.count[0], count):
-        facets.top[i] = facets.level[i]
+    for i in range(net.count[0], net.count[1]):
+        top[i] = facets.level[i]
         low, up = node.lower[i], node.upper[i]
-        if low < 0.0 and up > 0.0:
+        if low < 0.0 and up > 0.0 and (low > facets.bottom[i] + CLOSE or up < top[i] - CLOSE):
+            value, height = net.constant[i], node.cap[0, i]
+            for k in range(d):
+                value += net.rows[i, k] * point[k]
+                height += node.cap[1 + k, i] * point[k]
             slope = up / (up - low)
-            if slope * (value[i] - low) < facets.height[i] - CLOSE:
+            if slope * (value - low) < height - CLOSE:
+                top[i] = -slope * low
                 node.cap[0, i] = slope * (net.constant[i] - low)
-                facets.top[i] = -slope * low
                 for k in range(d):
-                    node.cap[1 + k, i] = slope * net.columns[k, i]
+                    node.cap[1 + k, i] = slope * net.rows[i, k]

@@ -201,32 +201,22 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
     multiplier was found gets the nearest multiplier that costs nothing.  A row of the action set keeps its own, which
     may be of either sign if the row has two sides.
     """
-    row, rows = scratch.row, net.count[0]
+    row, coefficient = scratch.row, scratch.coefficient
     n, d, flat = n & NATURAL, d & NATURAL, net.count[1] & NATURAL
     for k in range(d + n):
         row[k] = net.rows[n, k]
     bound, rounding = net.constant[n], net.margin[n]
-    for i in range(n - 1, -1, -1):
+    for i in range(n - 1, flat - 1, -1):
         c = row[d + i]
-        scratch.coefficient[i] = c
+        coefficient[i] = c
         low, up = node.lower[i], node.upper[i]
-        t, w = node.multiplier[i], 0.0
-        if i < flat and low < 0.0 and up > 0.0:
-            w = max(node.share[i], 0.0)
-            if adapt and t == 0.0:
-                w = max(c, 0.0)
-            node.share[i] = w
-            c -= w
-            rounding += 8.0 * w * net.margin[i]
-            bound += w * node.cap[0, i]
-        elif i < flat:
-            node.share[i] = 0.0
+        t = node.multiplier[i]
         if low >= 0.0:
-            if adapt and i >= rows and t < c:
+            if adapt and t < c:
                 t = c
             bound += max((c - t) * low, (c - t) * up)
         elif up <= 0.0:
-            if adapt and i >= rows and t > 0.0:
+            if adapt and t > 0.0:
                 t = 0.0
             bound += max(-t * low, -t * up)
         else:
@@ -235,17 +225,43 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
         rounding += 4.0 * abs(t) * net.margin[i]
         if t != 0.0:
             bound += t * net.constant[i]
-            if i >= flat:
-                for k in range(d + net.first[i]):
-                    row[k] += t * net.rows[i, k]
-    for k in range(d):
-        slope = row[k]
-        for i in range(flat):
-            slope += node.multiplier[i] * net.columns[k, i] + node.share[i] * node.cap[1 + k, i]
-        row[k] = slope
+            for k in range(d + net.first[i]):
+                row[k] += t * net.rows[i, k]
+    for i in range(flat):
+        coefficient[i] = row[d + i]
+    bound += flat_terms(net, d, node, scratch, adapt)
     for k in range(d):
         bound += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
     return bound + rounding
+
+
+@compiled
+def flat_terms(net: Compact, d: int, node: Node, scratch: Scratch, adapt: bool) -> float:
+    """What the neurons that read the actions alone add to the bound, but for the actions; their slopes join `row`.
+
+    One loop for all of them, without branches, so that it becomes a few instructions.
+    """
+    row, multiplier, share = scratch.row, node.multiplier, node.share
+    rows, flat, total = net.count[0], net.count[1] & NATURAL, 0.0
+    for i in range(flat):
+        c, low, up, t = scratch.coefficient[i], node.lower[i], node.upper[i], multiplier[i]
+        free = low < 0.0 and up > 0.0
+        least = c if low >= 0.0 else t
+        most = 0.0 if low < 0.0 and up <= 0.0 else t
+        t = max(least, min(most, t)) if adapt and i >= rows else t
+        w = max(c, 0.0) if adapt and t == 0.0 else max(share[i], 0.0)
+        w = w if free else 0.0
+        multiplier[i], share[i] = t, w
+        at_low, at_up = (c - w) * max(low, 0.0) - t * low, (c - w) * max(up, 0.0) - t * up
+        total += max(max(at_low, at_up), 0.0 if free else at_low)
+        total += t * net.constant[i] + w * node.cap[0, i]
+        total += (4.0 * abs(t) + 8.0 * w) * net.margin[i]
+    for k in range(d & NATURAL):
+        slope = row[k]
+        for i in range(flat):
+            slope += multiplier[i] * net.columns[k, i] + share[i] * node.cap[1 + k, i]
+        row[k] = slope
+    return total
 
 
 @compiled

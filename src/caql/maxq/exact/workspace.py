@@ -161,6 +161,7 @@ def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: I
         np.empty(n),
         np.empty(n),
         np.empty(n),
+        np.empty(n),
         np.zeros((d + 1, n)),
     )
     return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search, scaling, tangent, facets)

@@ -122,11 +122,9 @@ def fresh_row(space: Workspace, d: int, i: int, kind: int, padded: int) -> None:
 
 
 @compiled
-def fresh_plane(space: Workspace, d: int, i: int, kind: int, padded: int) -> None:
+def fresh_plane(space: Workspace, d: int, i: int, kind: int) -> None:
     """The same of a neuron that reads the actions alone."""
     net, tab, fresh = space.net, space.tab, space.tab.fresh
-    for c in range(1 + d, padded):
-        fresh[c] = 0.0
     for c in range(1 + d):
         fresh[c] = tab.planes[c, i] if kind < 2 else -tab.planes[c, i]
     if kind == 1:
@@ -142,6 +140,17 @@ def fresh_plane(space: Workspace, d: int, i: int, kind: int, padded: int) -> Non
 
 
 @compiled
+def add_column(tab: Tableau, r: int, c: int, weight: float, padded: int) -> None:
+    """Add so much of column c of the first basis to row r, or of the row that its variable has now."""
+    matrix, place = tab.matrix, tab.where[tab.original[c]]
+    if place < 0:
+        matrix[r, -place] += weight
+    else:
+        for k in range(padded):
+            matrix[r, k] += weight * matrix[place - 1, k]
+
+
+@compiled
 def write_row(space: Workspace, d: int, shape: Shape, variable: int) -> Shape:
     """Give the variable of a neuron a row, above that of Q."""
     net, tab = space.net, space.tab
@@ -149,24 +158,25 @@ def write_row(space: Workspace, d: int, shape: Shape, variable: int) -> Shape:
     padded = (shape.columns + 3) & NATURAL & ~3
     i, kind = (variable - d) // KINDS, (variable - d) % KINDS
     if i < net.count[1]:
-        fresh_plane(space, d, i, kind, padded)
+        fresh_plane(space, d, i, kind)
     else:
         fresh_row(space, d, i, kind, padded)
     for c in range(padded):
         matrix[r + 1, c] = matrix[r, c]
         matrix[r, c] = 0.0
     matrix[r, 0] = fresh[0]
-    if tab.column[i] > 0:
-        fresh[tab.column[i]] += tab.own[i] if kind < 2 else -tab.own[i]
-    for c in range(1, shape.columns):
-        weight, place = fresh[c], tab.where[tab.original[c]]
-        if weight == 0.0:
-            continue
-        if place < 0:
-            matrix[r, -place] += weight
-        else:
-            for k in range(padded):
-                matrix[r, k] += weight * matrix[place - 1, k]
+    own = tab.own[i] if kind < 2 else -tab.own[i]
+    if i < net.count[1]:
+        for c in range(1, 1 + d):
+            add_column(tab, r, c, fresh[c], padded)
+        if tab.column[i] > 0:
+            add_column(tab, r, tab.column[i], own, padded)
+    else:
+        if tab.column[i] > 0:
+            fresh[tab.column[i]] += own
+        for c in range(1, shape.columns):
+            if fresh[c] != 0.0:
+                add_column(tab, r, c, fresh[c], padded)
     value = 0.0
     for c in range(shape.columns):
         value += matrix[r, c] * tab.nonbasic_value[c]
@@ -210,21 +220,41 @@ def write_cuts(space: Workspace, d: int, shape: Shape, gap: float) -> Shape:
 
 
 @compiled
+def measure_slack(space: Workspace, n: int, d: int) -> None:
+    """How high the envelopes are at the point that `pass_forward` has just seen, and how far inside of them it is.
+
+    Below a cap or envelope, above 0 and y, and within the bounds of the neuron; for those that are free.
+    """
+    node, tab, height, slack = space.node, space.tab, space.facets.height, space.facets.slack
+    n, d, flat = n & NATURAL, d & NATURAL, space.net.count[1] & NATURAL
+    heights(space.net, d, node.cap, tab.actual, height)
+    for i in range(flat, n):
+        height[i] = tab.slope[i] * (tab.pre[i] + tab.reach[i])
+    for i in range(n):
+        z = tab.actual[d + i]
+        p = z - tab.pre[i]
+        inside = min(min(z, node.upper[i] - z), min(p, -node.lower[i] - p))
+        slack[i] = min(inside, height[i] - z)
+
+
+@compiled
 def write_violated(space: Workspace, n: int, d: int, shape: Shape) -> Shape:
     """Give a row to every violated variable that has none."""
-    node, tab, height = space.node, space.tab, space.facets.height
+    node, tab = space.node, space.tab
     pass_forward(space, n, d)
-    heights(space.net, d, node.cap, tab.actual, height)
+    measure_slack(space, n, d)
+    height, slack = space.facets.height, space.facets.slack
     for i in range(n):
         z = np.int64(d + KINDS * i)
         y, value = tab.pre[i], tab.actual[d + i]
         if tab.slope[i] > 0.0:
+            if slack[i] >= -FEASIBLE:
+                continue
             if is_violated(tab, z, value):
                 shape = write_row(space, d, shape, z)
             if is_violated(tab, z + 1, value - y):
                 shape = write_row(space, d, shape, z + 1)
-            top = height[i] if i < space.net.count[1] else tab.slope[i] * (y + tab.reach[i])
-            if is_violated(tab, z + 2, top - value):
+            if is_violated(tab, z + 2, height[i] - value):
                 shape = write_row(space, d, shape, z + 2)
         elif space.scratch.binding[i] != 0:
             active = node.lower[i] >= 0.0

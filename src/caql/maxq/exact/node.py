@@ -180,6 +180,14 @@ def settle_leaf(space: Workspace, n: int, d: int, known: Known, limits: Limits, 
 
 
 @compiled
+def cap_at_best(space: Workspace, d: int) -> None:
+    """Caps that are low at the best action, for the root's program."""
+    for k in range(d):
+        space.node.point[k] = space.search.best[k]
+    cap_neurons(space.net, d, space.node, space.facets)
+
+
+@compiled
 def tightened(space: Workspace, n: int, d: int) -> bool:
     """Make the node smaller by its phases, rows and whole numbers; False when nothing is left of it."""
     node, scaling = space.node, space.scaling
@@ -220,9 +228,7 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
         if known.bound <= cutoff:
             return close(known, 0)
     if count == 1:
-        for k in range(d):
-            node.point[k] = search.best[k]
-        cap_neurons(net, d, node, space.facets)
+        cap_at_best(space, d)
     known, here, outcome, columns = bound_by_program(space, n, d, known, cutoff - limits.rounding)
     shape, pivots = Shape(outcome.rows, columns), outcome.pivots
     if known.bound <= cutoff:

@@ -242,7 +242,7 @@ def flat_terms(net: Compact, d: int, node: Node, scratch: Scratch, adapt: bool) 
     One loop for all of them, without branches, so that it becomes a few instructions.
     """
     row, multiplier, share = scratch.row, node.multiplier, node.share
-    rows, flat, total = net.count[0], net.count[1] & NATURAL, 0.0
+    rows, flat, total, capped = net.count[0], net.count[1] & NATURAL, 0.0, 0.0
     for i in range(flat):
         c, low, up, t = scratch.coefficient[i], node.lower[i], node.upper[i], multiplier[i]
         free = low < 0.0 and up > 0.0
@@ -256,11 +256,18 @@ def flat_terms(net: Compact, d: int, node: Node, scratch: Scratch, adapt: bool) 
         total += max(max(at_low, at_up), 0.0 if free else at_low)
         total += t * net.constant[i] + w * node.cap[0, i]
         total += (4.0 * abs(t) + 8.0 * w) * net.margin[i]
+        capped += w
     for k in range(d & NATURAL):
         slope = row[k]
         for i in range(flat):
-            slope += multiplier[i] * net.columns[k, i] + share[i] * node.cap[1 + k, i]
+            slope += multiplier[i] * net.columns[k, i]
         row[k] = slope
+    if capped > 0.0:
+        for k in range(d & NATURAL):
+            slope = row[k]
+            for i in range(flat):
+                slope += share[i] * node.cap[1 + k, i]
+            row[k] = slope
     return total
 
 

@@ -8,16 +8,23 @@ becomes positive.  With w_k the share of action k in what is then above zero,
 
     relu(c + r a) <= cap(a) = sum of w_k r_k (a_k - end_k)          for all a in the box, whatever the order,
 
-(where relu(y) is 0 at the corner; it is added where it is not), and w is 0 for the actions that went before y was zero, 1 for those after, and (y after) / (y after - y before) for
-the one in between.  No other plane above the neuron is lower at the point.
+plus relu(y) at that corner, which is seldom more than 0.  w is 0 for the actions that went before y was zero, 1 for
+those after, and (y after) / (y after - y before) for the one in between.  No other plane above the neuron is lower at
+the point.
+
+The program of a node begins with the planes that are lowest at its parent's maximiser, the neuron's *cap* in place of
+the upper side of its triangle (`tableau`), and gets more of them where its own maximiser is above one that promises a
+share of the gap (`written_rows.write_cuts`).
 
 Rounding
 --------
 gamma, B and m are those of `relaxation`.  With D_k = r_k (a_k - end_k), which is between 0 and its step R_k = |r_k|
 times the side, cap - y = -y(corner) - sum of (1 - w_k) D_k, at least -y(corner) - sum of (1 - w_k) R_k, and w makes
-that 0.  Computed, y after each step and w differ from that by at most (2 d + 6) u B, and the slopes and the constant
-of the plane are rounded by (d + 3) u B at most, which together is less than 2 m.  An order that rounding has got wrong
-is an order.
+that 0.  Computed, the rises of y along the way, whose shares the slopes are, are wrong by (3 d + 6) u B altogether,
+and the slopes, none of which is larger than |r_k|, and the constant of the plane are rounded by (d + 3) u B, which
+together is less than 2 m.  An order that rounding has got wrong is an order.  A triangle's upper side, which takes the
+place of a facet where the node's bounds are tighter than those of its box, is wrong by m for the bounds and less than
+m for rounding.
 """
 
 from __future__ import annotations
@@ -50,7 +57,6 @@ class Facets(NamedTuple):
     """By neuron: how far inside its envelope it is at a point."""
     planes: Floats
     """(1 + d, n): planes beside the node's own, for a second point."""
-
 
 
 @compiled

@@ -50,7 +50,7 @@ class Tableau(NamedTuple):
     plus: Floats
     own: Floats
     capped: Floats
-    """1 where that line is the cap of a neuron that reads the actions alone, which then has no `times` and no `plus`."""
+    """1 where that line is the cap of a neuron that reads the actions alone; `times` and `plus` are then 0."""
     key: Integers
     planes: Floats
     """The first layer's z in terms of 1 and the actions, a column each, but for their keys; and its free neurons."""

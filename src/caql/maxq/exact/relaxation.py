@@ -15,6 +15,9 @@ with c_i the coefficient of z_i that the later neurons' multipliers leave behind
 certificate of `exact` rests on: backward-linear (CROWN) bounds, linear programs and parents' multipliers
 differ only in how t was found.  The maximum over a triangle is attained at one of its corners.
 
+A neuron that reads the actions alone may have a plane above it over the box, its cap (`facets`).  For any w_i >= 0 its
+term is then at most w_i cap_i(a) + max over the triangle of (c_i - w_i) z - t_i y, and the first part joins g(t) a.
+
 Rounding
 --------
 Everything is computed in float64, and yet every bound holds in real arithmetic.  Let u be the unit roundoff and
@@ -38,7 +41,9 @@ Why each step keeps that claim, in whatever order the compiler adds:
    most.  The multipliers are arbitrary, so the sum itself is rounded by at most gamma / 2 times
    2 B'_n + sum (|c_i| + 4 |t_i|) B_i, with B'_n the first two terms of B_n.  As c_i is made of row n and of rows
    times multipliers, sum |c_i| m_i is at most a third of (m_n - gamma B'_n) + sum |t_i| m_i.  The bound returned
-   includes m_n + 4 sum |t_i| m_i, which is more than all of that.
+   includes m_n + 4 sum |t_i| m_i, which is more than all of that.  A cap is wrong by 2 m_i at most, w_i z moves by
+   w_i m_i with y, and what w_i adds to the sum, at most 4 w_i B_i, is rounded by gamma / 2 times that: 5 w_i m_i, and
+   less than one more where a cap is a mixture of two.  8 w_i m_i is included.
 5. `tightening.cut_by_value` removes what the same sum, with one term replaced, proves to lie below the cutoff: its
    errors are those that the bound already includes, and gamma counts the operations that round the new ends too.
 
@@ -249,8 +254,8 @@ def flat_terms(net: Compact, d: int, node: Node, scratch: Scratch, adapt: bool) 
         least = c if low >= 0.0 else t
         most = 0.0 if low < 0.0 and up <= 0.0 else t
         t = max(least, min(most, t)) if adapt and i >= rows else t
-        w = max(c, 0.0) if adapt and t == 0.0 else max(share[i], 0.0)
-        w = w if free else 0.0
+        w = max(share[i], 0.0) if free else 0.0
+        w = max(c, 0.0) if adapt and t == 0.0 and w > 0.0 else w
         multiplier[i], share[i] = t, w
         at_low, at_up = (c - w) * max(low, 0.0) - t * low, (c - w) * max(up, 0.0) - t * up
         total += max(max(at_low, at_up), 0.0 if free else at_low)

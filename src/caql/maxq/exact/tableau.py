@@ -202,7 +202,7 @@ def read_multipliers(space: Workspace, n: int, d: int) -> None:
         elif up <= 0.0:
             t = cost[z + 1]
         elif i < flat:
-            t, node.share[i] = cost[z + 1], max(-cost[z + 2], 0.0)
+            t, node.share[i] = cost[z + 1] - up / (up - low) * max(cost[z + 2], 0.0), max(-cost[z + 2], 0.0)
             if node.basis[i] & F:
                 node.basis[i] = (node.basis[i] & ~F) | E
                 mix_facets(node, space.facets.planes, d, i, max(-cost[z + 3], 0.0))

@@ -20,7 +20,6 @@ from caql.maxq.exact.pivoting import FEASIBLE, KINDS, Shape, Tableau
 from caql.maxq.exact.relaxation import Compact
 from caql.maxq.exact.workspace import Workspace
 
-
 WRITTEN, WORTH_A_ROW = 1e-6, 0.1
 """A facet becomes a row where the neuron is so far above it, and it promises so much of the gap."""
 

@@ -28,6 +28,21 @@ def found(seed=3, shape=(2, 5, 4, 1), **changes):
     return interpreted.explore(space, n, value, limits(rounding, **changes), queue)
 
 
+def test_a_queue_that_grows_changes_nothing():
+    """Whatever room it begins with, and whenever that comes to an end."""
+    most = 0
+    for seed in range(12):
+        answers = []
+        for capacity in (2, 3, 64):
+            n, d, space, value, rounding = plain(seed, (3, 8, 6, 1))
+            queue = interpreted.open_nodes.make_queue(capacity, len(space.node.lower), d)
+            queue, answer = interpreted.explore(space, n, value, limits(rounding), queue)
+            answers.append(answer)
+            most = max(most, len(queue.keys) // capacity if capacity < 4 else 0)
+        assert answers[0] == answers[1] == answers[2]
+    assert most >= 4
+
+
 def test_a_closed_node_leaves_its_bound():
     close = interpreted.node.close
     assert close(Known(2.0, 1.0, 0.5), 7) == (CLOSED, Known(2.0, 1.0, 2.0), 7, True)

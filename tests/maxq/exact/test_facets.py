@@ -150,8 +150,12 @@ def test_cuts_lower_the_bound_and_it_stays_one(monkeypatch):
 
 def test_caps_are_used_only_by_those_who_have_a_share():
     """Caps of another box are in the workspace before the root's program; no multiplier may turn to them."""
-    n, d, space, _, _ = presolved("plain", 0)
+    n, d, space, _, _ = presolved("plain", 0, (3, 6, 1))
     node = space.node
+    assert space.net.rows[n, d : d + n].max() > 0.0
     node.cap[:], node.share[:], node.multiplier[:n] = -1e6, 0.0, 0.0
     interpreted.relaxation.dual_bound(space.net, n, d, node, space.scratch, True)
     assert not node.share.any()
+    node.share[:] = -1.0  # a cap is above its neuron, and nothing is known of what is below it
+    interpreted.relaxation.dual_bound(space.net, n, d, node, space.scratch, False)
+    assert not node.share[: space.net.count[1]].any()

@@ -268,7 +268,7 @@ def test_a_bound_allows_for_what_neurons_exceed_theirs_by(kind, shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
     """The bound of what was cut away, in exact arithmetic, is at most the cutoff; and hardly less."""
-    cuts = 0
+    cuts = bounds = 0
     for seed in range(12):
         _, _, _, (n, d, space, _, rounding) = presolved(kind, shape, seed)
         net, node = space.net, space.node
@@ -303,7 +303,7 @@ def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
                 removed.append((node.upper[i], before[3][i]))
             t, c = node.multiplier[i], space.scratch.coefficient[i] - node.share[i]
             for piece in removed:
-                cuts += 1
+                bounds += 1
                 values = [
                     Fraction(c) * max(y, Fraction(0)) - Fraction(t) * y
                     for y in (exact([piece[0]])[0], Fraction(0), exact([piece[1]])[0])
@@ -314,3 +314,4 @@ def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
                 at_edge = Fraction(c) * max(exact([inner])[0], Fraction(0)) - Fraction(t) * exact([inner])[0]
                 assert inner == 0.0 or abs(total - terms[i] + at_edge - cutoff) <= near
     assert cuts > 0
+    assert bounds > 0 or shape[0] == 1

@@ -1,11 +1,11 @@
 """A boxed dual simplex on a dense tableau, laid out for the triangle relaxation.
 
 Every unstable neuron i has three variables, all zero or more: its activation z, the slack p = z - y to the line
-z >= y, and the slack e = s (y - lower) - z to the envelope.  Any one of them may be the nonbasic one: choosing
-e, p or z is choosing the upper, the unit or the zero slope, so a backward-linear bound *is* a basis and
-the first tableau is written down, not pivoted to.  All variables are boxed, so every basis is dual feasible once
-each nonbasic variable sits at the bound its reduced cost prefers, and a ratio test may step over (flip)
-variables as long as the dual objective improves.
+z >= y, and the slack e = s (y - lower) - z to the envelope, or to its cap in place of that.  Some have a fourth, the
+slack to one more facet (`facets`).  Any one of them may be the nonbasic one: choosing e, p or z is choosing the upper,
+the unit or the zero slope, so a backward-linear bound *is* a basis and the first tableau is written down, not pivoted
+to.  All variables are boxed, so every basis is dual feasible once each nonbasic variable sits at the bound its reduced
+cost prefers, and a ratio test may step over (flip) variables as long as the dual objective improves.
 
 A variable has a row only once it is violated (`written_rows`).
 """

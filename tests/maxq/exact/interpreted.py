@@ -53,6 +53,7 @@ NAMES = (
     "simplex",
     "limits",
     "tangent",
+    "facets",
     "workspace",
     "tangent_bound",
     "written_rows",
@@ -73,6 +74,7 @@ NAMES = (
     simplex,
     limits,
     tangent,
+    facets,
     workspace,
     tangent_bound,
     written_rows,
@@ -102,3 +104,12 @@ def begin(network, row, low, high):
     region = rows.Region(len(low), low, high, np.empty((0, len(low))), nothing, nothing, np.zeros(len(low)))
     n, value, rounding = node.begin(presolve.Case(stack, row, region), 0.5 * (low + high), space)
     return n, len(low), space, value, rounding
+
+
+def explore(space, n, value, limits, queue):
+    """A whole search from the root node, with a queue that grows: (the queue in the end, what was found)."""
+    progress, found = tree.explore(space, n, limits, queue, tree.outset(value))
+    while found.status == tree.FULL:
+        queue = open_nodes.grow(n, space.node.low.size, queue)
+        progress, found = tree.explore(space, n, limits, queue, progress)
+    return queue, found

@@ -52,7 +52,14 @@ def exact_dual_bound(net, n, d, node, margin=None):
     bound, terms = Fraction(float(net.constant[n])), []
     for i in reversed(range(n)):
         low, up, t = exact([node.lower[i], node.upper[i], node.multiplier[i]])
-        c = row[d + i]
+        c, w = row[d + i], Fraction(0)
+        if i < net.count[1] and low < 0 < up:
+            w = Fraction(float(node.share[i]))
+            cap = exact(node.cap[: d + 1, i])
+            bound += w * (cap[0] + (2 * margin[i] if margin is not None else 0))
+            for k in range(d):
+                row[k] += w * cap[1 + k]
+        c -= w
         if margin is not None:
             ends = [low - margin[i], up + margin[i]]
             ends += [Fraction(0)] if ends[0] < 0 < ends[1] else []
@@ -213,6 +220,15 @@ def test_a_half_space_cuts_the_box_where_it_should(seed):
             assert node.low[0] == 0.0
 
 
+def share_out(space, rng, spread):
+    """Caps at some point of the box, with multipliers of their own."""
+    node, d = space.node, space.node.low.size
+    node.point[:] = node.low + rng.random(d) * (node.high - node.low)
+    interpreted.facets.cap_neurons(space.net, d, node, space.facets)
+    count = space.net.count[1]
+    node.share[:count] = np.abs(rng.normal(size=count)) * spread
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_bound_is_never_below_what_its_multipliers_prove(kind, shape):
@@ -222,6 +238,7 @@ def test_a_bound_is_never_below_what_its_multipliers_prove(kind, shape):
         net, node = space.net, space.node
         for spread in (0.0, 1.0, 1e6):
             node.multiplier[:n] = node.multiplier[:n] + rng.normal(size=n) * spread
+            share_out(space, rng, spread)
             bound = interpreted.relaxation.dual_bound(net, n, d, node, space.scratch, False)
             true = exact_dual_bound(net, n, d, node)[0]
             assert true <= Fraction(float(bound))
@@ -242,6 +259,7 @@ def test_a_bound_allows_for_what_neurons_exceed_theirs_by(kind, shape):
         node.upper[:n][phase == 1] = 0.0
         for multiplier in (0.0 * node.multiplier, node.multiplier.copy(), rng.normal(size=len(node.multiplier))):
             node.multiplier[:] = multiplier
+            share_out(space, rng, 1.0)
             bound = interpreted.relaxation.dual_bound(net, n, d, node, space.scratch, False)
             assert exact_dual_bound(net, n, d, node, exact(net.margin[:n]))[0] <= Fraction(float(bound))
 
@@ -250,12 +268,13 @@ def test_a_bound_allows_for_what_neurons_exceed_theirs_by(kind, shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
     """The bound of what was cut away, in exact arithmetic, is at most the cutoff; and hardly less."""
-    cuts = 0
+    cuts = bounds = 0
     for seed in range(12):
         _, _, _, (n, d, space, _, rounding) = presolved(kind, shape, seed)
         net, node = space.net, space.node
         rng = np.random.default_rng(seed)
         node.multiplier[:n] += rng.normal(size=n) * 0.1 * np.abs(node.multiplier[:n])
+        share_out(space, rng, 0.1)
         bound = interpreted.relaxation.dual_bound(net, n, d, node, space.scratch, False)
         total, g, terms = exact_dual_bound(net, n, d, node)
         sizes = [abs(float(each)) for each in g] + [abs(float(term)) for term in terms]
@@ -282,9 +301,9 @@ def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
                 removed.append((before[2][i], node.lower[i]))
             if node.upper[i] < before[3][i]:
                 removed.append((node.upper[i], before[3][i]))
-            t, c = node.multiplier[i], space.scratch.coefficient[i]
+            t, c = node.multiplier[i], space.scratch.coefficient[i] - node.share[i]
             for piece in removed:
-                cuts += 1
+                bounds += 1
                 values = [
                     Fraction(c) * max(y, Fraction(0)) - Fraction(t) * y
                     for y in (exact([piece[0]])[0], Fraction(0), exact([piece[1]])[0])
@@ -295,3 +314,4 @@ def test_only_what_is_below_the_cutoff_is_cut_away(kind, shape):
                 at_edge = Fraction(c) * max(exact([inner])[0], Fraction(0)) - Fraction(t) * exact([inner])[0]
                 assert inner == 0.0 or abs(total - terms[i] + at_edge - cutoff) <= near
     assert cuts > 0
+    assert bounds > 0 or shape[0] == 1

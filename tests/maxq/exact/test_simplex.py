@@ -28,6 +28,11 @@ def random_relaxation(seed, d, layers):
         first += width
     node.basis[:] = 0
     space.scratch.binding[:] = 0
+    net.count[1] = layers[0]
+    slope = node.upper / (node.upper - node.lower)  # the caps are the triangles' upper sides
+    node.cap[0], node.cap[1:] = slope * (net.constant[:n] - node.lower), slope * net.rows[:n, :d].T
+    net.columns[:d, :n] = net.rows[:n, :d].T
+    space.facets.top[:] = -slope * node.lower
     return n, space
 
 
@@ -55,7 +60,7 @@ def highs(n, d, space):
 def run(n, d, space, cutoff=-np.inf):
     """The program solved: (its shape at the end, the outcome)."""
     shape = tableau.write_down(space, n, d, False)
-    outcome = simplex.dual_simplex(space, n, d, shape, cutoff, 1000)
+    outcome = simplex.dual_simplex(space, n, d, shape, cutoff, 1000, False)
     return pivoting.Shape(outcome.rows, shape.columns), outcome
 
 
@@ -149,7 +154,7 @@ def two_columns(low, high, widths):
 
 
 def solved(space):
-    return simplex.dual_simplex(space, 0, 2, pivoting.Shape(1, 2 + 1), -np.inf, 50)
+    return simplex.dual_simplex(space, 0, 2, pivoting.Shape(1, 2 + 1), -np.inf, 50, False)
 
 
 def variables(tab):
@@ -185,7 +190,9 @@ def test_a_row_that_can_be_mended_but_for_a_trifle_is_mended(short):
 
 
 def test_a_row_that_cannot_be_mended_is_infeasible():
-    outcome = simplex.dual_simplex(two_columns(2.0 + 1e-7, 9.0, (1.0, 1.0)), 0, 2, pivoting.Shape(1, 3), -5.0, 50)
+    outcome = simplex.dual_simplex(
+        two_columns(2.0 + 1e-7, 9.0, (1.0, 1.0)), 0, 2, pivoting.Shape(1, 3), -5.0, 50, False
+    )
     assert (outcome.status, outcome.ray) == (INFEASIBLE, 0)
     assert outcome.step * 1e-7 >= 2.0  # from -3 at the far bounds to below -5
 
@@ -215,7 +222,7 @@ def test_a_row_written_late_is_the_row_of_its_variable(layers):
         y, z = tab.pre[i], tab.actual[d + i]
         slope = node.upper[i] / (node.upper[i] - node.lower[i])
         for kind, value in enumerate((z, z - y, slope * (y - node.lower[i]) - z)):
-            variable = d + 3 * i + kind
+            variable = d + pivoting.KINDS * i + kind
             if tab.where[variable] == 0:
                 shape = written_rows.write_row(space, d, shape, variable)
                 late += 1

@@ -14,7 +14,7 @@ with many by sides, where the same proof takes a twentieth of the nodes.
 from __future__ import annotations
 
 from caql.maxq.exact.compilation import NATURAL, compiled
-from caql.maxq.exact.pivoting import Tableau
+from caql.maxq.exact.pivoting import KINDS, Tableau
 from caql.maxq.exact.relaxation import TINY, Compact, Known, Node
 from caql.maxq.exact.workspace import Workspace
 
@@ -95,12 +95,12 @@ def costliest_envelope(net: Compact, n: int, d: int, node: Node, tab: Tableau) -
     weight = max(1.0, KINKS_WEIGHT * kinks / d)
     for i in range(n):
         if node.lower[i] < 0.0 and node.upper[i] > 0.0:
-            e = d + 3 * i + 2
-            score = 0.0
-            if tab.ratio[e] < 0.0:
+            e = d + KINDS * i + 2
+            score, cost = 0.0, tab.ratio[e] + tab.ratio[e + 1]
+            if cost < 0.0:
                 z = tab.actual[d + i]
                 distance = min(z, z - tab.pre[i])
-                score = -tab.ratio[e] * max(distance, 0.0)
+                score = -cost * max(distance, 0.0)
             score += 1e-9 * min(-node.lower[i], node.upper[i])
             if net.first[i] == 0:
                 score *= weight

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from caql.maxq.exact.compilation import NATURAL, compiled
-from caql.maxq.exact.pivoting import Shape, Tableau
+from caql.maxq.exact.pivoting import KINDS, Shape, Tableau
 from caql.maxq.exact.relaxation import Compact, Node
 from caql.maxq.exact.rows import Scaling, admits, round_point
 from caql.maxq.exact.simplex import OPTIMAL, dual_simplex
@@ -89,14 +89,14 @@ def dive(space: Workspace, n: int, d: int, shape: Shape, best: float) -> tuple[S
             break
         low, high = tab.variable_low[chosen], tab.variable_high[chosen]
         fix_whole(scaling, tab, search, chosen, False)
-        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
+        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20, False)
         shape = Shape(outcome.rows, shape.columns)
         if outcome.status != OPTIMAL:
             tab.variable_low[chosen], tab.variable_high[chosen] = low, high
             fix_whole(scaling, tab, search, chosen, True)
             if not low <= tab.variable_low[chosen] <= high:
                 return shape, best
-            outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
+            outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20, False)
             shape = Shape(outcome.rows, shape.columns)
             if outcome.status != OPTIMAL:
                 return shape, best
@@ -112,15 +112,15 @@ def cross_kink(d: int, node: Node, tab: Tableau, shape: Shape) -> bool:
     chosen, gain = -1, 1e-12
     for c in range(1, shape.columns):
         v = tab.nonbasic[c]
-        if v >= d and (v - d) % 3 < 2 and tab.matrix[shape.rows, c] > gain and tab.variable_high[v] == 0.0:
-            partner = v + 1 if (v - d) % 3 == 0 else v - 1
+        if v >= d and (v - d) % KINDS < 2 and tab.matrix[shape.rows, c] > gain and tab.variable_high[v] == 0.0:
+            partner = v + 1 if (v - d) % KINDS == 0 else v - 1
             for other in range(1, shape.columns):
                 if tab.nonbasic[other] == partner and tab.nonbasic_value[other] == 0.0:
                     chosen, gain = v, tab.matrix[shape.rows, c]
     if chosen < 0:
         return False
-    i = (chosen - d) // 3
-    if (chosen - d) % 3 == 0:
+    i = (chosen - d) // KINDS
+    if (chosen - d) % KINDS == 0:
         tab.variable_high[chosen] = node.upper[i]
         tab.variable_high[chosen + 1] = 0.0
     else:
@@ -140,7 +140,7 @@ def climb(space: Workspace, n: int, d: int, shape: Shape, best: float) -> float:
             shape = write_down(space, n, d, True)
         elif not cross_kink(d, node, tab, shape):
             break
-        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20)
+        outcome = dual_simplex(space, n, d, shape, best, 4 * (d + n) + 20, False)
         if outcome.status != OPTIMAL:
             break
         shape = Shape(outcome.rows, shape.columns)

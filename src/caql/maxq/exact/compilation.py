@@ -39,6 +39,7 @@ SOURCES = (
     "relaxation.py",
     "tightening.py",
     "tangent.py",
+    "facets.py",
     "limits.py",
     "tangent_bound.py",
     "pivoting.py",

@@ -19,6 +19,7 @@ import numpy as np
 from caql.maxq.exact.branching import choose, costliest_side, middle, widest_neuron
 from caql.maxq.exact.climb import climb, fractional, offer
 from caql.maxq.exact.compilation import compiled, is_finite
+from caql.maxq.exact.facets import cap_neurons
 from caql.maxq.exact.limits import Limits, allowed
 from caql.maxq.exact.pivoting import Shape
 from caql.maxq.exact.presolve import Case, presolve
@@ -94,7 +95,7 @@ def become_child(space: Workspace, n: int, d: int, branch: int, upper: bool) -> 
     """
     node, search = space.node, space.search
     for i in range(n):
-        node.multiplier[i] = search.saved[i]
+        node.multiplier[i], node.share[i] = search.saved[i], search.shared[i]
     least, most, lower_end, upper_end = search.split
     if branch < n:
         node.lower[branch] = 0.0 if upper else least
@@ -133,7 +134,7 @@ def bound_by_program(
 ) -> tuple[Known, float, Outcome, int]:
     """Solve the node's linear program: (what is known then, its bound by itself, the outcome, columns)."""
     shape = write_down(space, n, d, False)
-    outcome = dual_simplex(space, n, d, shape, cutoff, 20 * (d + n) + 100)
+    outcome = dual_simplex(space, n, d, shape, cutoff, 20 * (d + n) + 100, d > 1)
     read_basis(space, n, d, Shape(outcome.rows, shape.columns), outcome)
     read_multipliers(space, n, d)
     known, here = bound_by(space, n, d, known)
@@ -148,7 +149,7 @@ def split(space: Workspace, n: int, branch: int, at: float, known: Known, pivots
     """Keep what the two children of a node need; the side of an action is parted at `at`."""
     node, search, scaling = space.node, space.search, space.scaling
     for i in range(n):
-        search.saved[i] = node.multiplier[i]
+        search.saved[i], search.shared[i] = node.multiplier[i], node.share[i]
     if branch < n:
         search.split[0], search.split[1] = node.lower[branch], node.upper[branch]
     else:
@@ -179,6 +180,14 @@ def settle_leaf(space: Workspace, n: int, d: int, known: Known, limits: Limits, 
 
 
 @compiled
+def cap_at_best(space: Workspace, d: int) -> None:
+    """Caps that are low at the best action, for the root's program."""
+    for k in range(d):
+        space.node.point[k] = space.search.best[k]
+    cap_neurons(space.net, d, space.node, space.facets)
+
+
+@compiled
 def tightened(space: Workspace, n: int, d: int) -> bool:
     """Make the node smaller by its phases, rows and whole numbers; False when nothing is left of it."""
     node, scaling = space.node, space.scaling
@@ -199,6 +208,8 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
     scaling = space.scaling
     if (count > 1 or net.count[0] > 0) and not tightened(space, n, d):
         return close(Known(-np.inf, known.best, known.proved), 0)
+    if count > 1:
+        cap_neurons(net, d, node, space.facets)
     here = dual_bound(net, n, d, node, scratch, True)
     if not is_finite(here):
         return Verdict(CLOSED, known, 0, False)
@@ -216,11 +227,15 @@ def evaluate(space: Workspace, n: int, d: int, limits: Limits, count: int, known
         cutoff = allowed(known.best, limits)
         if known.bound <= cutoff:
             return close(known, 0)
+    if count == 1:
+        cap_at_best(space, d)
     known, here, outcome, columns = bound_by_program(space, n, d, known, cutoff - limits.rounding)
     shape, pivots = Shape(outcome.rows, columns), outcome.pivots
     if known.bound <= cutoff:
         return close(known, pivots)
     read_point(tab, d, shape, search.point)
+    for k in range(d):
+        node.point[k] = search.point[k]
     part = fractional(scaling, search, node)[0]
     at = search.point[part] if part >= 0 else 0.0
     best = offer(net, n, d, scaling, search, known.best)

@@ -29,7 +29,7 @@ class Queue(NamedTuple):
 def make_queue(capacity: int, neurons: int, d: int) -> Queue:
     """An empty queue."""
     return Queue(
-        np.empty((capacity, 3 * neurons + 2 * d)),
+        np.empty((capacity, 4 * neurons + 3 * d)),
         np.empty((capacity, neurons + d), np.int8),
         np.empty(capacity),
         np.empty(capacity),
@@ -61,7 +61,7 @@ def grow(n: int, d: int, queue: Queue) -> Queue:
         queue.count,
     )
     for slot in range(size):
-        for i in range(3 * n + 2 * d):  # a slot has room for neurons that presolve has removed
+        for i in range(4 * n + 3 * d):  # a slot has room for neurons that presolve has removed
             larger.pool[slot, i] = queue.pool[slot, i]
         for i in range(n + d):
             larger.bases[slot, i] = queue.bases[slot, i]
@@ -83,9 +83,11 @@ def store(n: int, d: int, space: Workspace, queue: Queue, key: float) -> None:
         pool[slot, i] = node.lower[i]
         pool[slot, n + i] = node.upper[i]
         pool[slot, 2 * n + i] = node.multiplier[i]
+        pool[slot, 3 * n + i] = node.share[i]
     for k in range(d):
-        pool[slot, 3 * n + k] = node.low[k]
-        pool[slot, 3 * n + d + k] = node.high[k]
+        pool[slot, 4 * n + k] = node.low[k]
+        pool[slot, 4 * n + d + k] = node.high[k]
+        pool[slot, 4 * n + 2 * d + k] = node.point[k]
     for i in range(n + d):
         bases[slot, i] = node.basis[i]
     keys[slot], parents[slot] = key, space.search.parent[0]
@@ -105,9 +107,11 @@ def load(n: int, d: int, space: Workspace, queue: Queue) -> None:
         node.lower[i] = pool[slot, i]
         node.upper[i] = pool[slot, n + i]
         node.multiplier[i] = pool[slot, 2 * n + i]
+        node.share[i] = pool[slot, 3 * n + i]
     for k in range(d):
-        node.low[k] = pool[slot, 3 * n + k]
-        node.high[k] = pool[slot, 3 * n + d + k]
+        node.low[k] = pool[slot, 4 * n + k]
+        node.high[k] = pool[slot, 4 * n + d + k]
+        node.point[k] = pool[slot, 4 * n + 2 * d + k]
     for i in range(n + d):
         node.basis[i] = bases[slot, i]
     space.search.parent[0] = parents[slot]

@@ -22,7 +22,7 @@ from caql.maxq.exact.open_nodes import Queue, clear, grow, load, store
 from caql.maxq.exact.presolve import Case, folded_q
 from caql.maxq.exact.relaxation import Floats, dual_bound
 from caql.maxq.exact.rows import Region, scale_up
-from caql.maxq.exact.tree import BROKEN, LIMITED, PROVED, Found, explore
+from caql.maxq.exact.tree import BROKEN, FULL, LIMITED, PROVED, Found, explore, outset
 from caql.maxq.exact.workspace import Workspace
 
 CROWDED = 96
@@ -158,7 +158,10 @@ def explore_parts(
         elif side >= 0 and is_long(case.region, corners, side):
             boxes = halve(space, side, key, boxes)
         else:
-            queue, found = explore(space, n, best, own, queue)
+            progress, found = explore(space, n, own, queue, outset(best))
+            while found.status == FULL:
+                queue = grow(n, d, queue)
+                progress, found = explore(space, n, own, queue, progress)
             nodes += found.nodes - 1
             pivots += found.pivots
             best = take_over(case, space, action, best)

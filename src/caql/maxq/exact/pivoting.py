@@ -29,6 +29,8 @@ class Tableau(NamedTuple):
     nonbasic: Integers
     basic_value: Floats
     nonbasic_value: Floats
+    free: Floats
+    """By column: 1 for a variable at its lower bound, which can rise, -1 for one that can fall, 0 for a fixed one."""
     variable_low: Floats
     variable_high: Floats
     basic_low: Floats
@@ -47,12 +49,14 @@ class Tableau(NamedTuple):
     """Of each neuron's line z = times y + plus + own x in the first basis (`written_rows`)."""
     plus: Floats
     own: Floats
+    capped: Floats
+    """1 where that line is the cap of a neuron that reads the actions alone; `times` and `plus` are then 0."""
     key: Integers
     planes: Floats
     """The first layer's z in terms of 1 and the actions, a column each, but for their keys; and its free neurons."""
     bent: Integers
     count: Integers
-    """(2,): neurons of the first layer, and free ones among them."""
+    """(1,): how many of these there are."""
     original: Integers
     """The nonbasic variables of the first basis."""
     fresh: Floats
@@ -65,6 +69,10 @@ class Tableau(NamedTuple):
     """By variable: r + 1 in row r, -c in column c, 0 for one that has neither."""
     stop: Integers
     """Pivoting ends soon after its only entry becomes non-zero."""
+
+
+KINDS = 4
+"""Variables of a neuron: its activation, and its slacks to z >= y, to its envelope or cap, and to another facet."""
 
 
 class Shape(NamedTuple):
@@ -117,11 +125,12 @@ def pivot(tab: Tableau, rows: int, columns: int, r: int, q: int) -> None:
 def settle(tab: Tableau, rows: int, columns: int) -> None:
     """Put every nonbasic variable at the bound its reduced cost prefers and recompute the basic ones."""
     matrix = tab.matrix
-    tab.nonbasic_value[0] = 1.0
+    tab.nonbasic_value[0], tab.free[0] = 1.0, 0.0
     for c in range(1, columns):
         variable = tab.nonbasic[c]
-        upper = matrix[rows, c] > 0.0
-        tab.nonbasic_value[c] = tab.variable_high[variable] if upper else tab.variable_low[variable]
+        upper, low, high = matrix[rows, c] > 0.0, tab.variable_low[variable], tab.variable_high[variable]
+        tab.nonbasic_value[c] = high if upper else low
+        tab.free[c] = (-1.0 if upper else 1.0) if high > low else 0.0
     for r in range(rows):
         value = 0.0
         for c in range(columns):
@@ -149,20 +158,11 @@ def objective(tab: Tableau, rows: int, columns: int) -> float:
 @compiled
 def rate(tab: Tableau, shape: Shape, r: int, sign: float) -> int:
     """The ratio of every column that can mend row r, infinity elsewhere; returns the best column, or -1."""
-    matrix, ratio = tab.matrix, tab.ratio
-    q, best, size = np.int64(-1), np.inf, 0.0
-    for c in range(1, shape.columns):
-        ratio[c] = np.inf
+    matrix, ratio, free, rows = tab.matrix, tab.ratio, tab.free, shape.rows
+    for c in range(shape.columns & NATURAL):
         slope = sign * matrix[r, c]
-        if abs(slope) <= PIVOT:
-            continue
-        variable = tab.nonbasic[c]
-        least = tab.variable_low[variable]
-        if tab.variable_high[variable] > least and (slope < 0.0) == (tab.nonbasic_value[c] > least):
-            ratio[c] = max(0.0, -matrix[shape.rows, c] / slope)
-            if ratio[c] < best or (ratio[c] == best and abs(slope) > size):
-                q, best, size = c, ratio[c], abs(slope)
-    return q
+        ratio[c] = max(0.0, -matrix[rows, c] / slope) if slope * free[c] > PIVOT else np.inf
+    return smallest(tab, shape.columns, r)
 
 
 @compiled
@@ -179,8 +179,14 @@ def negligible(tab: Tableau, columns: int, r: int) -> float:
 @compiled
 def next_column(tab: Tableau, columns: int, r: int, passed: int) -> int:
     """The column with the smallest ratio but for `passed`, whose ratio becomes infinite; -1 when there is none."""
+    tab.ratio[passed] = np.inf
+    return smallest(tab, columns, r)
+
+
+@compiled
+def smallest(tab: Tableau, columns: int, r: int) -> int:
+    """The column with the smallest ratio, the largest entry of row r among equals; -1 when there is none."""
     ratio, matrix = tab.ratio, tab.matrix
-    ratio[passed] = np.inf
     q, best, size = np.int64(-1), np.inf, 0.0
     for c in range(1, columns):
         if ratio[c] < best or (ratio[c] == best and best < np.inf and abs(matrix[r, c]) > size):
@@ -196,6 +202,7 @@ def flip(tab: Tableau, rows: int, q: int) -> None:
     at_upper = tab.nonbasic_value[q] > tab.variable_low[variable]
     move = -width if at_upper else width
     tab.nonbasic_value[q] = tab.variable_low[variable] if at_upper else tab.variable_high[variable]
+    tab.free[q] = -tab.free[q]
     for i in range(rows):
         tab.basic_value[i] += tab.matrix[i, q] * move
 
@@ -241,6 +248,8 @@ def exchange(tab: Tableau, shape: Shape, r: int, q: int, sign: float) -> None:
         tab.basic_value[i] += tab.matrix[i, q] * move
     tab.basic_value[r] = tab.nonbasic_value[q] + move
     tab.nonbasic_value[q] = target
+    leaving = tab.basic[r]
+    tab.free[q] = sign if tab.variable_high[leaving] > tab.variable_low[leaving] else 0.0
     pivot(tab, rows, shape.columns, r, q)
     tab.basic_low[r] = tab.variable_low[tab.basic[r]]
     tab.basic_high[r] = tab.variable_high[tab.basic[r]]

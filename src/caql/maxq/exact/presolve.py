@@ -188,7 +188,7 @@ def presolve(case: Case, scaling: Scaling, net: Compact, root: Node, work: Preso
     if not write_rows(case.region, scaling, gamma, net, root):
         return np.int64(-1), 0.0
     n = scaling.count[0]
-    net.count[0] = n
+    net.count[0] = net.count[1] = n
     write_first_layer(case, scaling, gamma, work.here)
     for k in range(d):
         root.low[k], root.high[k] = 0.0, scaling.reach[k]
@@ -204,6 +204,8 @@ def presolve(case: Case, scaling: Scaling, net: Compact, root: Node, work: Preso
         measure(here, work.weight, d + reads, width)
         outputs = (sizes[layer + 2] if layer + 1 < hidden else 1) & NATURAL
         n = substitute(flat, Step(reads, offset, width, outputs, gamma), d, n, net, root, work)
+        if reads == 0:
+            net.count[1] = n
         reads = n
         offset += (width + 1) * outputs
         width = outputs

@@ -15,6 +15,9 @@ with c_i the coefficient of z_i that the later neurons' multipliers leave behind
 certificate of `exact` rests on: backward-linear (CROWN) bounds, linear programs and parents' multipliers
 differ only in how t was found.  The maximum over a triangle is attained at one of its corners.
 
+A neuron that reads the actions alone may have a plane above it over the box, its cap (`facets`).  For any w_i >= 0 its
+term is then at most w_i cap_i(a) + max over the triangle of (c_i - w_i) z - t_i y, and the first part joins g(t) a.
+
 Rounding
 --------
 Everything is computed in float64, and yet every bound holds in real arithmetic.  Let u be the unit roundoff and
@@ -38,7 +41,9 @@ Why each step keeps that claim, in whatever order the compiler adds:
    most.  The multipliers are arbitrary, so the sum itself is rounded by at most gamma / 2 times
    2 B'_n + sum (|c_i| + 4 |t_i|) B_i, with B'_n the first two terms of B_n.  As c_i is made of row n and of rows
    times multipliers, sum |c_i| m_i is at most a third of (m_n - gamma B'_n) + sum |t_i| m_i.  The bound returned
-   includes m_n + 4 sum |t_i| m_i, which is more than all of that.
+   includes m_n + 4 sum |t_i| m_i, which is more than all of that.  A cap is wrong by 2 m_i at most, w_i z moves by
+   w_i m_i with y, and what w_i adds to the sum, at most 4 w_i B_i, is rounded by gamma / 2 times that: 5 w_i m_i, and
+   less than one more where a cap is a mixture of two.  8 w_i m_i is included.
 5. `tightening.cut_by_value` removes what the same sum, with one term replaced, proves to lie below the cutoff: its
    errors are those that the bound already includes, and gamma counts the operations that round the new ends too.
 
@@ -73,7 +78,7 @@ class Compact(NamedTuple):
     first: Integers
     """Neuron i reads the activations of neurons 0 .. first[i] - 1: the earlier layers."""
     count: Integers
-    """(1,): the first so many are rows of the action set."""
+    """(2,): the first so many are rows of the action set, and the first so many read the actions alone."""
 
 
 class Node(NamedTuple):
@@ -86,6 +91,12 @@ class Node(NamedTuple):
     multiplier: Floats
     basis: NDArray[np.int8]
     """Per neuron the nonbasic ones of its three variables (bits 1, 2, 4), then 1 per basic action."""
+    share: Floats
+    """Multipliers of the caps, zero or more; of neurons that read the actions alone."""
+    point: Floats
+    """Where the caps are to be low: the maximiser of the parent's program."""
+    cap: Floats
+    """(1 + d, n): planes above these neurons over the box, a column each, the constant first (`facets`)."""
 
 
 class Known(NamedTuple):
@@ -195,22 +206,22 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
     multiplier was found gets the nearest multiplier that costs nothing.  A row of the action set keeps its own, which
     may be of either sign if the row has two sides.
     """
-    row, rows = scratch.row, net.count[0]
-    n, d = n & NATURAL, d & NATURAL
+    row, coefficient = scratch.row, scratch.coefficient
+    n, d, flat = n & NATURAL, d & NATURAL, net.count[1] & NATURAL
     for k in range(d + n):
         row[k] = net.rows[n, k]
     bound, rounding = net.constant[n], net.margin[n]
-    for i in range(n - 1, -1, -1):
+    for i in range(n - 1, flat - 1, -1):
         c = row[d + i]
-        scratch.coefficient[i] = c
+        coefficient[i] = c
         low, up = node.lower[i], node.upper[i]
         t = node.multiplier[i]
         if low >= 0.0:
-            if adapt and i >= rows and t < c:
+            if adapt and t < c:
                 t = c
             bound += max((c - t) * low, (c - t) * up)
         elif up <= 0.0:
-            if adapt and i >= rows and t > 0.0:
+            if adapt and t > 0.0:
                 t = 0.0
             bound += max(-t * low, -t * up)
         else:
@@ -221,9 +232,48 @@ def dual_bound(net: Compact, n: int, d: int, node: Node, scratch: Scratch, adapt
             bound += t * net.constant[i]
             for k in range(d + net.first[i]):
                 row[k] += t * net.rows[i, k]
+    for i in range(flat):
+        coefficient[i] = row[d + i]
+    bound += flat_terms(net, d, node, scratch, adapt)
     for k in range(d):
         bound += row[k] * (node.high[k] if row[k] > 0.0 else node.low[k])
     return bound + rounding
+
+
+@compiled
+def flat_terms(net: Compact, d: int, node: Node, scratch: Scratch, adapt: bool) -> float:
+    """What the neurons that read the actions alone add to the bound, but for the actions; their slopes join `row`.
+
+    One loop for all of them, without branches, so that it becomes a few instructions.
+    """
+    row, multiplier, share = scratch.row, node.multiplier, node.share
+    rows, flat, total, capped = net.count[0], net.count[1] & NATURAL, 0.0, 0.0
+    for i in range(flat):
+        c, low, up, t = scratch.coefficient[i], node.lower[i], node.upper[i], multiplier[i]
+        free = low < 0.0 and up > 0.0
+        least = c if low >= 0.0 else t
+        most = 0.0 if low < 0.0 and up <= 0.0 else t
+        t = max(least, min(most, t)) if adapt and i >= rows else t
+        w = max(share[i], 0.0) if free else 0.0
+        w = max(c, 0.0) if adapt and t == 0.0 and w > 0.0 else w
+        multiplier[i], share[i] = t, w
+        at_low, at_up = (c - w) * max(low, 0.0) - t * low, (c - w) * max(up, 0.0) - t * up
+        total += max(max(at_low, at_up), 0.0 if free else at_low)
+        total += t * net.constant[i] + w * node.cap[0, i]
+        total += (4.0 * abs(t) + 8.0 * w) * net.margin[i]
+        capped += w
+    for k in range(d & NATURAL):
+        slope = row[k]
+        for i in range(flat):
+            slope += multiplier[i] * net.columns[k, i]
+        row[k] = slope
+    if capped > 0.0:
+        for k in range(d & NATURAL):
+            slope = row[k]
+            for i in range(flat):
+                slope += share[i] * node.cap[1 + k, i]
+            row[k] = slope
+    return total
 
 
 @compiled
@@ -244,6 +294,7 @@ def backward_multipliers(net: Compact, n: int, d: int, node: Node, scratch: Scra
             elif up > -low:
                 t = c
         node.multiplier[i] = t
+        node.share[i] = 0.0
         if t != 0.0:
             for k in range(d + net.first[i]):
                 row[k] += t * net.rows[i, k]

@@ -13,15 +13,21 @@ from caql.maxq.exact.block import AT, FIELDS
 from caql.maxq.exact.compilation import called_from_c, compiled, is_finite, pointer, seconds, take
 from caql.maxq.exact.limits import Limits
 from caql.maxq.exact.node import begin
-from caql.maxq.exact.open_nodes import make_queue
+from caql.maxq.exact.open_nodes import grow, make_queue
 from caql.maxq.exact.parts import explore_parts, worth_parting
 from caql.maxq.exact.presolve import Case, folded_q
 from caql.maxq.exact.relaxation import Floats
 from caql.maxq.exact.rows import mend, scale_up
 from caql.maxq.exact.screen import WANTED, screen, set_down
 from caql.maxq.exact.threads import PROBED, join, region_of, share_out, unpack
-from caql.maxq.exact.tree import BROKEN, EMPTY, LIMITED, PROVED, Found, explore
+from caql.maxq.exact.tree import BROKEN, EMPTY, FULL, LIMITED, PROVED, Found, explore, outset
 from caql.maxq.exact.workspace import Workspace, make_workspace
+
+
+@compiled
+def take_best(case: Case, space: Workspace, action: Floats) -> None:
+    """The best point of a search as an action; a function, because only compiled ones take tuples apart for nothing."""
+    scale_up(space.scaling, case.region, space.search.best, action)
 
 
 @compiled
@@ -85,9 +91,12 @@ def solve_block(address: int) -> int:
             queue, boxes, found = explore_parts(case, actions[b], space, own, queue, boxes)
             own = Limits(tolerance[0, b], tolerance[1, b], np.int64(limits[0]), limits[1], 0.0, share, floor)
         else:
-            queue, found = explore(space, n, best, own, queue)
+            progress, found = explore(space, n, own, queue, outset(best))
+            while found.status == FULL:
+                queue = grow(n, d, queue)
+                progress, found = explore(space, n, own, queue, progress)
             if found.known:
-                scale_up(space.scaling, case.region, space.search.best, actions[b])
+                take_best(case, space, actions[b])
         finish(case, actions[b], own, space, found, answer[b])
     join(helpers, made)
     return 0

@@ -1,11 +1,11 @@
 """A boxed dual simplex on a dense tableau, laid out for the triangle relaxation.
 
 Every unstable neuron i has three variables, all zero or more: its activation z, the slack p = z - y to the line
-z >= y, and the slack e = s (y - lower) - z to the envelope.  Any one of them may be the nonbasic one: choosing
-e, p or z is choosing the upper, the unit or the zero slope, so a backward-linear bound *is* a basis and
-the first tableau is written down, not pivoted to.  All variables are boxed, so every basis is dual feasible once
-each nonbasic variable sits at the bound its reduced cost prefers, and a ratio test may step over (flip)
-variables as long as the dual objective improves.
+z >= y, and the slack e = s (y - lower) - z to the envelope, or to its cap in place of that.  Some have a fourth, the
+slack to one more facet (`facets`).  Any one of them may be the nonbasic one: choosing e, p or z is choosing the upper,
+the unit or the zero slope, so a backward-linear bound *is* a basis and the first tableau is written down, not pivoted
+to.  All variables are boxed, so every basis is dual feasible once each nonbasic variable sits at the bound its reduced
+cost prefers, and a ratio test may step over (flip) variables as long as the dual objective improves.
 
 A variable has a row only once it is violated (`written_rows`).
 """
@@ -28,7 +28,7 @@ from caql.maxq.exact.pivoting import (
     settle,
 )
 from caql.maxq.exact.workspace import Workspace
-from caql.maxq.exact.written_rows import write_violated
+from caql.maxq.exact.written_rows import write_cuts, write_violated
 
 OPTIMAL, INFEASIBLE, BELOW_CUTOFF, STALLED = 0, 1, 2, 3
 
@@ -62,8 +62,11 @@ def worst_violation(tab: Tableau, rows: int) -> tuple[int, float, float]:
 
 
 @compiled
-def dual_simplex(space: Workspace, n: int, d: int, shape: Shape, cutoff: float, limit: int) -> Outcome:
-    """Pivot to the optimum, or until Q is known to be at most `cutoff`, at most `limit` times."""
+def dual_simplex(space: Workspace, n: int, d: int, shape: Shape, cutoff: float, limit: int, cuts: bool) -> Outcome:
+    """Pivot to the optimum, or until Q is known to be at most `cutoff`, at most `limit` times.
+
+    With `cuts`, facets that are violated at the optimum become rows, once, and it is sought again.
+    """
     tab = space.tab
     rows, columns = shape
     settle(tab, rows, columns)
@@ -78,6 +81,9 @@ def dual_simplex(space: Workspace, n: int, d: int, shape: Shape, cutoff: float, 
         if r < 0:
             known = rows
             rows = write_violated(space, n, d, Shape(rows, columns)).rows
+            if rows == known and cuts:
+                cuts = False
+                rows = write_cuts(space, d, Shape(rows, columns), value - cutoff).rows
             if rows == known:
                 return Outcome(OPTIMAL, rows, pivots, -1, 0.0)
             continue

@@ -121,9 +121,11 @@ def cut_by_value(n: int, d: int, node: Node, scratch: Scratch, slack: float) -> 
         if low >= 0.0 or up <= 0.0:
             continue
         t = node.multiplier[i]
-        w = scratch.coefficient[i] - t
+        w = scratch.coefficient[i] - node.share[i] - t
         left, right = -t * low, w * up
         need = max(0.0, max(left, right)) - slack
+        if min(left, right) >= need:
+            continue
         if max(left, 0.0) < need:
             node.lower[i] = 0.0
             scratch.binding[i] = 1

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from caql.maxq.exact.compilation import allocating
-from caql.maxq.exact.pivoting import Tableau
+from caql.maxq.exact.facets import Facets
+from caql.maxq.exact.pivoting import KINDS, Tableau
 from caql.maxq.exact.presolve import Affine, Presolve
 from caql.maxq.exact.relaxation import Compact, Floats, Integers, Node, Planes, Scratch
 from caql.maxq.exact.rows import Scaling
@@ -22,6 +23,7 @@ class Search(NamedTuple):
     pre: Floats
     best: Floats
     saved: Floats
+    shared: Floats
     split: Floats
     gains: Floats
     """By action, what halving its side promises."""
@@ -43,17 +45,19 @@ class Workspace(NamedTuple):
     search: Search
     scaling: Scaling
     tangent: Tangent
+    facets: Facets
 
 
 @allocating
 def make_tableau(d: int, n: int, stop: Integers) -> Tableau:
     """The arrays of a tableau of d actions and at most n neurons."""
-    columns, rows, variables = d + n, 2 * n + 2, d + 3 * n + 1
+    columns, rows, variables = d + n, (KINDS - 1) * n + 2, d + KINDS * n + 1
     return Tableau(
         np.empty((rows + 1, (columns + 4) // 4 * 4)),
         np.empty(rows, np.int64),
         np.empty(columns + 1, np.int64),
         np.empty(rows),
+        np.empty(columns + 1),
         np.empty(columns + 1),
         np.empty(variables),
         np.empty(variables),
@@ -68,10 +72,11 @@ def make_tableau(d: int, n: int, stop: Integers) -> Tableau:
         np.empty(n),
         np.empty(n),
         np.empty(n),
+        np.empty(n),
         np.empty(n, np.int64),
         np.empty((d + 1, n)),
         np.empty(n, np.int64),
-        np.zeros(2, np.int64),
+        np.zeros(1, np.int64),
         np.empty(columns + 1, np.int64),
         np.empty(columns + 5),
         np.empty(columns + 1),
@@ -96,9 +101,19 @@ def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: I
         np.empty(n + 1),
         np.empty(n + 1),
         np.empty(n + 1, np.int64),
-        np.zeros(1, np.int64),
+        np.zeros(2, np.int64),
     )
-    node = Node(np.empty(d), np.empty(d), np.empty(n), np.empty(n), np.empty(n), np.empty(n + d, np.int8))
+    node = Node(
+        np.empty(d),
+        np.empty(d),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n + d, np.int8),
+        np.zeros(n),
+        np.empty(d),
+        np.zeros((d + 1, n)),
+    )
     scratch = Scratch(np.empty(columns + 1), np.empty(n), np.empty(n, np.int8))
     planes = Planes(np.empty((columns, 2 * w)), np.empty(2 * w), np.empty(2 * w), np.empty(2 * w))
     presolve = Presolve(
@@ -112,6 +127,7 @@ def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: I
         np.empty(n + 1),
         np.empty(n + 1),
         np.empty(d),
+        np.empty(n),
         np.empty(n),
         np.empty(4),
         np.empty(d),
@@ -138,4 +154,14 @@ def make_workspace(variables: int, rows: int, neurons: int, widest: int, stop: I
         np.empty(lanes),
         np.empty(lanes),
     )
-    return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search, scaling, tangent)
+    facets = Facets(
+        np.empty(2 * d, np.int64),
+        np.empty(2 * d),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.zeros((d + 1, n)),
+    )
+    return Workspace(net, node, scratch, make_tableau(d, n, stop), presolve, search, scaling, tangent, facets)

@@ -182,7 +182,7 @@ def _measure_traceable(case: Case, name: str) -> Measurement:
     problem = problem._replace(relative_tolerance=0.0)
     run = _jitted(solver, problem)
     solution = jax.device_get(run())
-    # The processor's clock counts the work of XLA's threads with a delay: over one call the best time may be no time.
+    # Of single calls the best processor time was now and then a tenth of all others: XLA computes in other threads.
     total = best_time(lambda: [run() for _ in range(CALLS)], 5, time.process_time) / CALLS
     rows = len(solution.values)
     return _finish(case, name, np.full(rows, total / rows), total, solution)

@@ -11,6 +11,7 @@ import numpy as np
 from caql.errors import CaqlError, nearest
 from caql.model import files
 from caql.runs import checkpoints
+from caql.runs.keeping import STRETCH
 from caql.runs.training import Training
 
 
@@ -37,6 +38,24 @@ class Stored:
         self.training.state = checkpoints.unflatten(
             self.training.state, arrays if exact_match else own | arrays, "state"
         )
+
+    def take_kept(self) -> int:
+        """Go back to the weights under which exploring episodes scored best, networks and optimisers alike.
+
+        Every 50 exploring episodes are judged by their mean return.  `predict`, `certify`, `save` and whatever is
+        learned next go on from these weights; to have both, save the model before.
+        Returns the number of gradient steps that they had learned.
+        Raises `CaqlError` if no 50 episodes have been learned from yet.
+        """
+        kept = self.training.keeper.weights
+        if kept is None:
+            raise CaqlError(
+                f"no weights are kept yet: that takes {STRETCH} exploring episodes after the warm-up, and there were "
+                f"{len(self.training.keeper.returns)}"
+            )
+        arrays, counters = kept
+        self.training.state = checkpoints.unflatten(self.training.state, arrays, "state")
+        return counters["train_step"]
 
     def save(self, path: str | Path) -> None:
         """Write weights, optimiser and configuration to one file in the safetensors format.

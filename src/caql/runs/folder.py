@@ -5,6 +5,7 @@
     checkpoints/      the two latest states, complete; step-....damaged is one that could not be read
     tensorboard/      the same numbers for TensorBoard; with the extra `report`
     model.safetensors the final weights       curve.svg  the learning curve; with the extra `report`
+    kept.safetensors  the weights under which exploring episodes scored best (`keeping`), if there were enough of them
     finished.json     written last: a folder without it is unfinished
 
 Time decides only when a checkpoint is written, never what is in it, so it cannot change a result.  One process at a
@@ -202,11 +203,21 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
             raise CaqlError(f"{problem}; {kept}") from problem
         checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
     save_model(folder / "model.safetensors", training)
+    done: dict[str, Any] = {"train_step": training.train_step, "wall_seconds": round(time.monotonic() - began, 3)}
+    if training.keeper.weights is not None:
+        arrays, counters = training.keeper.weights
+        checkpoints.save(folder / "kept.safetensors", arrays, model_meta(training, counters))
+        done["kept"] = {"train_step": counters["train_step"], "training_return": training.keeper.score}
+        reporter.say(_kept_line(counters["train_step"], training))
     if training.records and is_there("matplotlib"):
         save_curve(training.records, folder / "curve.svg", title=f"{config.task}, {config.agent.name}")
-    done = {"train_step": training.train_step, "wall_seconds": round(time.monotonic() - began, 3)}
     checkpoints.write_json(folder / "finished.json", done)
     return True
+
+
+def _kept_line(step: int, training: Training) -> str:
+    score = f"exploring episodes scored best, {training.keeper.score:.1f} on average, up to training step {step}"
+    return f"{score}: kept.safetensors has the weights of then, model.safetensors the last ones"
 
 
 def save_model(path: Path, training: Training) -> None:
@@ -214,21 +225,15 @@ def save_model(path: Path, training: Training) -> None:
     checkpoints.save(path, checkpoints.flatten(training.state, "state"), model_meta(training))
 
 
-def model_meta(training: Training) -> dict[str, Any]:
-    """What a saved model says beside its weights: the configuration, the spaces and the counters."""
+def model_meta(training: Training, counters: dict[str, int] | None = None) -> dict[str, Any]:
+    """What a saved model says beside its weights: the configuration, the spaces and the counters (as they are now)."""
     task = training.task
     spaces = {
         "observation_size": task.observation_size,
         "low": task.low.tolist(),
         "high": task.high.tolist(),
     }
-    counters = {
-        "epoch": training.epoch,
-        "train_step": training.train_step,
-        "environment_steps": training.environment_steps,
-        "episode": training.explorer.episode,
-    }
-    return {"config": to_json(training.config), "spaces": spaces, **counters}
+    return {"config": to_json(training.config), "spaces": spaces, **(counters or training.counters)}
 
 
 def _record(folder: Path, records: list[dict[str, Any]]) -> None:

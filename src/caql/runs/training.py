@@ -33,6 +33,7 @@ from caql.runs import checkpoints
 from caql.runs.clock import Clock
 from caql.runs.episodes import evaluate_policy
 from caql.runs.exploring import Explorer, Rollout, Watch
+from caql.runs.keeping import Keeper, Weights
 from caql.runs.memory import check_memory
 from caql.runs.n_step import n_step
 from caql.runs.streams import Purpose, stream, update_key
@@ -94,6 +95,8 @@ class Training:
         self.records: list[dict[str, Any]] = []
         """One row per evaluation so far."""
         self.clock = Clock()
+        self.keeper = Keeper()
+        """The weights under which exploring episodes scored best."""
         self.watch: Watch | None = None
         """Who is told of every step of the environment."""
         self.around: Callable[[Policy], Policy] = lambda policy: policy
@@ -159,6 +162,8 @@ class Training:
             # Who says stop in the middle of a collecting does not want to wait for an update.
             statistics = {} if rollout.stopped else self._learn(len(rollout.transitions.rewards))
             self.epoch += 1
+            if statistics:
+                self.keeper.add(rollout.returns, self.weights)
             evaluation = self._evaluate() if self._evaluation_due() else None
             counters = self.epoch, self.train_step, self.environment_steps
             ended = tuple(rollout.returns), tuple(rollout.lengths)
@@ -185,17 +190,33 @@ class Training:
         self.explorer.leave()
         return evaluate_policy(policy, self.task, episodes, (self.config.seed, seed_index))
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """How far the run has come."""
+        return {
+            "epoch": self.epoch,
+            "train_step": self.train_step,
+            "environment_steps": self.environment_steps,
+            "episode": self.explorer.episode,
+        }
+
+    def weights(self) -> Weights:
+        """A copy of the agent's state, and the counters."""
+        # The state's own memory is given up to the next update.
+        arrays = checkpoints.flatten(self.state, "state")
+        return {name: np.array(array) for name, array in arrays.items()}, self.counters
+
     def snapshot(self) -> tuple[checkpoints.Arrays, dict[str, Any]]:
         """Everything that the rest of the run depends on."""
         arrays = checkpoints.flatten(self.state, "state")
         arrays |= {f"replay.{name}": column for name, column in self.replay.snapshot().items()}
         if self.explorer.said and self.explorer.expected is not None:
             arrays |= {"episode.actions": np.stack(self.explorer.said), "episode.observation": self.explorer.expected}
+        kept, keeping = self.keeper.snapshot()
+        arrays |= kept
         meta = {
-            "epoch": self.epoch,
-            "train_step": self.train_step,
-            "environment_steps": self.environment_steps,
-            "episode": self.explorer.episode,
+            **self.counters,
+            "kept": keeping,
             "written": self.replay.written,
             "records": self.records,
             "seconds": self.clock.seconds,
@@ -225,9 +246,12 @@ class Training:
         names = {name: f"replay.{name}" for name in self.replay.columns}
         columns = {name: arrays[saved] for name, saved in names.items() if saved in arrays}
         state = checkpoints.unflatten(self.state, arrays, "state")
+        keeper = Keeper.restored(arrays, meta.get("kept", {}))  # older checkpoints have none
+        if keeper.weights is not None:
+            checkpoints.unflatten(self.state, keeper.weights[0], "state")
         said, expected = self._going_on(arrays)
         self.replay.restore(columns, meta["written"])
-        self.state, self.clock = state, Clock(dict(meta["seconds"]))
+        self.state, self.clock, self.keeper = state, Clock(dict(meta["seconds"])), keeper
         self.records, self._since, self._returns = (list(meta[name]) for name in ("records", "since", "returns"))
         self.epoch, self.train_step = meta["epoch"], meta["train_step"]
         self.environment_steps = meta["environment_steps"]

@@ -35,6 +35,7 @@ def write_run(
         level = target * (1 - np.exp(-4 * index / evaluations)) + rng.normal(0, 0.06 * abs(target))
         returns = (level + rng.normal(0, 20, 10)).tolist()
         row = {"train_step": step, "return": float(np.mean(returns)), "return_std": float(np.std(returns))}
+        row["training_return"] = float(level) - 10 if index else None
         row |= {"epoch": step // 20, "environment_steps": step * 10, "returns": returns, "loss": float(rng.uniform())}
         if method_name(config).startswith("caql"):
             row |= {"filtered": 0.1, "clustered": 0.2, "work": 7.0, "tolerance": 1e-6}

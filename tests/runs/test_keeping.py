@@ -28,9 +28,11 @@ def test_the_best_stretch_is_kept_and_of_equals_the_later():
         return {"state.w": np.array([len(asked)])}, dict.fromkeys(keeping.COUNTERS, len(asked))
 
     keeper.add([1.0] * 49, weights)
-    assert keeper.weights is None and not asked
+    assert keeper.weights is None
+    assert not asked
     keeper.add([51.0], weights)
-    assert keeper.score == 2.0 and keeper.returns == []
+    assert keeper.score == 2.0
+    assert keeper.returns == []
     keeper.add([1.9] * 50, weights)
     assert len(asked) == 1
     keeper.add([2.0] * 50, weights)
@@ -48,7 +50,8 @@ def test_what_is_kept_are_the_weights_after_the_best_episodes_that_were_learned_
     assert len(seen) == 6
     score, step, vector = max(seen, key=lambda each: each[0])
     arrays, counters = training.keeper.weights
-    assert training.keeper.score == pytest.approx(score) and counters["train_step"] == step
+    assert training.keeper.score == pytest.approx(score)
+    assert counters["train_step"] == step
     assert step < training.train_step, "the test would not see the last weights being kept instead"
     np.testing.assert_array_equal(arrays["state.action_function.vector"], vector)
 
@@ -121,7 +124,7 @@ def test_a_run_of_few_episodes_keeps_nothing(tmp_path):
 def test_a_model_goes_back_to_what_was_kept(short):
     settings = {"hidden": (8, 4), "action_hidden": (8, 4), "batch_size": 8, "warm_up": 40, "steps_per_epoch": 10}
     model = CAQL("MlpPolicy", "Pendulum", episode_steps=20, seed=0, **settings)
-    with pytest.raises(CaqlError, match="no weights are kept yet: that takes 50 exploring episodes .* there were 0"):
+    with pytest.raises(CaqlError, match=r"no weights are kept yet: that takes 50 exploring episodes .* there were 0"):
         model.take_kept()
     model.learn(400)
     arrays, counters = model.training.keeper.weights

@@ -5,6 +5,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -35,6 +36,12 @@ def returns(folder):
     return [json.loads(line)["return"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+def kept(folder):
+    """The number of the evaluation whose exploring episodes scored best."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return max(range(1, len(rows)), key=lambda number: rows[number]["training_return"])
+
+
 def test_numbers_are_those_of_the_files(tmp_path):
     folders = [write_run(tmp_path / "r", config("table1", HOPPER, "sac", seed=seed)) for seed in range(3)]
     best, last = ([of(returns(folder)) for folder in folders] for of in (best_return, last_return))
@@ -48,7 +55,11 @@ def test_numbers_are_those_of_the_files(tmp_path):
     brief = (tmp_path / "out" / "summary.md").read_text().splitlines()
     assert len(brief) == 7
     halves = [second_half_return(returns(folder)) for folder in folders]
-    assert f"| {np.mean(last):.1f} ± {np.std(last, ddof=1):.1f} / {np.mean(halves):.1f} | 3 |" in brief[2]
+    held = [returns(folder)[kept(folder)] for folder in folders]
+    assert any(kept(folder) < 200 for folder in folders), "the test would not see the last weights shown instead"
+    outcome = f"{np.mean(last):.1f} ± {np.std(last, ddof=1):.1f} / {np.mean(halves):.1f} / {np.mean(held):.1f}"
+    assert f"| {outcome} | 3 |" in brief[2]
+    assert f"<sub>kept {np.mean(held):.1f} ± {np.std(held, ddof=1):.1f}</sub>" in text
     assert f"{np.mean(best):.1f} ± {np.std(best, ddof=1):.1f} (309.1)" in brief[6]
     assert f"second half {np.mean(halves):.1f}" in text
     falls = [fall_back(returns(folder)) for folder in folders]
@@ -248,12 +259,29 @@ def test_regret_stands_where_the_optimum_is_known(tmp_path):
     folder = write_run(tmp_path / "r", config("table1", ("Pendulum", 1.0), "sac"), target=-300)
     write_run(tmp_path / "r", config("table1", HOPPER, "sac"))
     regret = last_window_regret(config("table1", ("Pendulum", 1.0), "sac"), np.asarray(returns(folder)))
+    number = kept(folder)
+    best = np.asarray(json.loads(files("caql.experiments").joinpath("optimum.json").read_text())["Pendulum 1"])
+    of_kept = best[0, number] - returns(folder)[number]
     text = markdown_of(tmp_path)
-    assert text.count("regret ") == 1 + text.count("regret: ")
     assert f"<sub>regret {regret:.1f}</sub>" in text
+    assert text.count("<sub>regret ") == 1
+    assert text.count(f", regret {of_kept:.1f}</sub>") == text.count(", regret ") == 1
     brief = (tmp_path / "out" / "summary.md").read_text().splitlines()
-    assert f" / {regret:.1f} | 1 |" in brief[2]
-    assert brief[3].count(" / ") == 1
+    assert brief[5].startswith("| regret: last window / kept |")
+    assert f"| {regret:.1f} / {of_kept:.1f} | 1 |" in brief[7]
+    assert [line for line in brief if line.startswith("| Hopper")] == [brief[3], brief[-1]]
+
+
+def test_runs_that_did_not_record_exploring_have_nothing_kept(tmp_path):
+    folder = write_run(tmp_path / "r", config("table1", HOPPER, "sac"))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    older = [{name: value for name, value in row.items() if name != "training_return"} for row in rows]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in older))
+    assert "<sub>kept" not in markdown_of(tmp_path)
+    assert " / — | 1 |" in (tmp_path / "out" / "summary.md").read_text()
+    damaged = [row | {"training_return": "high"} for row in rows[:1]] + rows[1:]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in damaged))
+    assert len(read_results(tmp_path / "r").problems) == 1
 
 
 def test_the_best_of_a_row_is_the_best_at_the_end_not_the_luckiest(tmp_path):

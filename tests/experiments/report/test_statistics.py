@@ -9,6 +9,7 @@ from caql.experiments.report.statistics import (
     best_return,
     fall_back,
     interquartile_mean,
+    kept,
     last_return,
     second_half_return,
     summarise,
@@ -38,6 +39,10 @@ def test_best_return_is_the_95th_percentile_of_the_windows():
 
 def test_a_spike_of_one_evaluation_counts_a_sixth():
     assert best_return([0.0] * 5 + [600.0] + [0.0] * 5) == pytest.approx(100)
+
+
+def test_what_is_kept_is_the_best_so_far_and_of_equals_the_later():
+    assert kept([-np.inf, 3.0, 2.0, 3.0, -np.inf, 5.0, 4.0]).tolist() == [0, 1, 1, 3, 3, 5, 5]
 
 
 def test_interquartile_mean_cuts_a_quarter_at_either_end():

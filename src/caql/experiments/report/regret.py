@@ -31,9 +31,15 @@ def optimal_return(task: Benchmark) -> float | None:
 
 
 def last_window_regret(config: RunConfig, returns: np.ndarray) -> float | None:
-    """The optimal policy's return minus the run's, over the last window of its evaluations.
+    """`regret` over the last window."""
+    return regret(config, returns, np.arange(len(returns))[-WINDOW:])
 
-    Both from the same starts, where the run's seed and evaluations are among those replayed; otherwise the
+
+def regret(config: RunConfig, returns: np.ndarray, numbers: np.ndarray) -> float | None:
+    """The optimal policy's return minus the run's, over the evaluations of these numbers, such as the last window's.
+
+    numbers: indices of `returns`.
+    Both are from the same starts, where the run's seed and evaluations are among those replayed; otherwise the
     optimum is its mean over all of them.  None where it is not known.
     """
     if not isinstance(config.action_range, float | int) or config.episode_steps != 200:
@@ -41,7 +47,6 @@ def last_window_regret(config: RunConfig, returns: np.ndarray) -> float | None:
     found = _curves().get(f"{config.task} {config.action_range:g}")
     if found is None:
         return None
-    numbers = np.arange(len(returns))[-WINDOW:]
-    replayed = config.evaluation_episodes == 10 and config.seed < len(found) and numbers[-1] < found.shape[1]
+    replayed = config.evaluation_episodes == 10 and config.seed < len(found) and numbers.max() < found.shape[1]
     best = found[config.seed, numbers] if replayed else found.mean()
     return float(np.mean(best - returns[numbers]))

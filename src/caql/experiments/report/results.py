@@ -14,8 +14,8 @@ import numpy as np
 
 from caql.config import RunConfig, from_json
 from caql.errors import CaqlError
-from caql.experiments.report.regret import last_window_regret
-from caql.experiments.report.statistics import best_return, fall_back, last_return, second_half_return
+from caql.experiments.report.regret import last_window_regret, regret
+from caql.experiments.report.statistics import best_return, fall_back, kept, last_return, second_half_return
 from caql.experiments.sweep.sweep import method_name
 
 Row = dict[str, Any]
@@ -91,6 +91,29 @@ class Run:
     def regret(self) -> float | None:
         """How much more the optimal policy scores than the last window; None where that is not known."""
         return last_window_regret(self.config, self.curve[1]) if self.rows else None
+
+    @cached_property
+    def _kept(self) -> np.ndarray | None:
+        """At each evaluation, the number of the one at which the kept weights were evaluated."""
+        scores = [row.get("training_return") for row in self.rows]
+        if all(score is None for score in scores):
+            return None
+        return kept([-math.inf if score is None else score for score in scores])
+
+    @property
+    def kept(self) -> float | None:
+        """What the weights that the run kept scored in their evaluation; None where exploring was not recorded."""
+        return None if self._kept is None else float(self.curve[1][self._kept[-1]])
+
+    @property
+    def kept_fall(self) -> float | None:
+        """How far they lie below the best window of all that were kept."""
+        return None if self._kept is None else fall_back(self.curve[1][self._kept])
+
+    @property
+    def kept_regret(self) -> float | None:
+        """How much more the optimal policy scores from the same starts; None where that is not known."""
+        return None if self._kept is None else regret(self.config, self.curve[1], self._kept[-1:])
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -279,5 +302,7 @@ def _is_whole(row: Row, names: Names) -> bool:
     """Whether a row's numbers are numbers; raises for what is not even of the right kind."""
     needed, possible = names
     numbers = [row[name] for name in needed] + [row[name] for name in possible if name in row]
+    score = row.get("training_return")
+    numbers += [] if score is None else [score]
     numbers += [value for name in ("seconds", "milliseconds") for value in row.get(name, {}).values()]
     return all(math.isfinite(value) for value in numbers)

@@ -46,7 +46,8 @@ def matrix(spec: Spec, rows: Rows) -> Table:
         body,
         "Mean ± standard deviation over seeds (n runs) of the last window's return, the best of a row in bold; "
         "the mean of the second half of training; regret: how much more the optimal policy scores than the last "
-        "window, where that is known."
+        "window, where that is known; kept: what the weights after the best exploring episodes scored, which the run "
+        "keeps beside the last ones."
         + (beside if spec.paper else "")
         + (f" Then {EXTRA[spec.extra][1]}, ours and (the paper's)." if spec.extra else ""),
     )
@@ -63,6 +64,8 @@ def _entry(spec: Spec, cell: Cell, leads: bool) -> tuple[Part, ...]:
     ]
     if cell.regret is not None:
         parts.append(Part(f"regret {cell.regret.mean:.1f}", "faint"))
+    if cell.kept is not None:
+        parts.append(Part(f"kept {plus_minus(cell.kept.mean, _spread(cell.kept))}", "faint"))
     if cell.paper:
         above = best.mean >= cell.paper.mean
         ours = f"{'▲' if above else '▼'} p95 {plus_minus(best.mean, _spread(best))}, paper {published}"
@@ -123,30 +126,38 @@ def counted(rows: Rows) -> Table:
 
 
 def summary(catalogue: Catalogue) -> list[Table]:
-    """Table 1 in brief, for a README: what a user gets, and the 95th percentile beside the paper's."""
+    """Table 1 in brief, for a README: what a user gets, its regret, and the 95th percentile beside the paper's."""
     rows = catalogue.table(SPECS["table1"])
     filled = {task: cells for task, cells in rows.items() if any(cell.runs for cell in cells.values())}
     if not filled:
         return []
     columns = list(next(iter(filled.values())))
 
-    def table(corner: str, entry: Callable[[Cell], str]) -> Table:
+    known = {task: cells for task, cells in filled.items() if any(cell.regret for cell in cells.values())}
+
+    def table(corner: str, rows: Rows, entry: Callable[[Cell], str]) -> Table:
         body = []
-        for task, cells in filled.items():
+        for task, cells in rows.items():
             seeds = sorted({cell.best.runs for cell in cells.values() if cell.runs})
             shown = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
             body.append([title(task), *(entry(cell) if cell.runs else NOTHING for cell in cells.values()), shown])
         return Table([corner, *columns, "seeds"], body)
 
     return [
-        table("last window / second half / regret", _outcome),
-        table("95th percentile (the paper's)", _beside_the_paper),
+        table("last window / second half / kept", filled, _outcome),
+        *([table("regret: last window / kept", known, _regrets)] if known else []),
+        table("95th percentile (the paper's)", filled, _beside_the_paper),
     ]
 
 
 def _outcome(cell: Cell) -> str:
-    parts = [plus_minus(cell.last.mean, _spread(cell.last)), f"{cell.second_half.mean:.1f}"]
-    return " / ".join([*parts, f"{cell.regret.mean:.1f}"] if cell.regret is not None else parts)
+    kept = NOTHING if cell.kept is None else f"{cell.kept.mean:.1f}"
+    return " / ".join([plus_minus(cell.last.mean, _spread(cell.last)), f"{cell.second_half.mean:.1f}", kept])
+
+
+def _regrets(cell: Cell) -> str:
+    kept = NOTHING if cell.kept_regret is None else f"{cell.kept_regret.mean:.1f}"
+    return NOTHING if cell.regret is None else f"{plus_minus(cell.regret.mean, _spread(cell.regret))} / {kept}"
 
 
 def _beside_the_paper(cell: Cell) -> str:
@@ -167,6 +178,7 @@ def numbers(rows: Rows) -> Table:
                     *(_mean_and_middle(each) for each in (cell.last, cell.second_half)),
                     plus_minus(cell.fall.mean, _spread(cell.fall)),
                     NOTHING if cell.regret is None else plus_minus(cell.regret.mean, _spread(cell.regret)),
+                    _of_kept(cell),
                     _mean_and_middle(cell.best),
                     plus_minus(cell.paper.mean, cell.paper.std) if cell.paper else NOTHING,
                     str(cell.last.runs),
@@ -181,6 +193,7 @@ def numbers(rows: Rows) -> Table:
         "second half",
         "fall",
         "regret",
+        "kept",
         "95th percentile",
         "paper",
         "runs",
@@ -189,9 +202,20 @@ def numbers(rows: Rows) -> Table:
     ]
     note = (
         "Below a mean: IQM, the interquartile mean, with its 95 % interval. Fall: how far the last window lies below "
-        "the run's best one. Tried: configurations found in all."
+        "the run's best one. Kept: what the weights after the best exploring episodes scored in their one evaluation, "
+        "how far that lies below the best window of such scores, and its regret. Tried: configurations found in all."
     )
     return Table(header, body, note)
+
+
+def _of_kept(cell: Cell) -> tuple[Part, ...] | str:
+    if cell.kept is None or cell.kept_fall is None:
+        return NOTHING
+    regret = "" if cell.kept_regret is None else f", regret {cell.kept_regret.mean:.1f}"
+    return (
+        Part(plus_minus(cell.kept.mean, _spread(cell.kept))),
+        Part(f"fall {cell.kept_fall.mean:.1f}{regret}", "faint"),
+    )
 
 
 def _mean_and_middle(found: Summary) -> tuple[Part, ...]:

@@ -4,7 +4,8 @@ The paper reports the "mean +- standard deviation of (95-percentile) final retur
 evaluations, and does not say how.  The 95th percentile of a run's smoothed curve stands beside the paper's number,
 and nowhere else: it picks the luckiest windows, and can lie above what any policy scores on average.  What
 a user gets is the mean of the last window; how well it was held, the mean of the second half of training, and how far
-the last window fell back from the best one.  A cell summarises such numbers over its runs.
+the last window fell back from the best one.  What the kept weights score (`runs.keeping`) is read off the same
+evaluations.  A cell summarises such numbers over its runs.
 """
 
 from __future__ import annotations
@@ -46,6 +47,20 @@ def fall_back(values: Sequence[float] | np.ndarray) -> float:
     """How far the last window lies below the best one."""
     means = windows(values)
     return float(means.max() - means[-1])
+
+
+def kept(scores: Sequence[float]) -> np.ndarray:
+    """Which evaluation's weights a run has kept at each evaluation, as indices.
+
+    scores: the mean returns of the exploring episodes since the evaluation before, -inf where there were none.
+        Between two of the paper's evaluations there are as many episodes as `runs.keeping` judges together.
+    """
+    best, found = 0, []
+    for number, score in enumerate(scores):
+        if score >= scores[best]:
+            best = number
+        found.append(best)
+    return np.asarray(found)
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:

@@ -113,8 +113,22 @@ class Cell:
     @cached_property
     def regret(self) -> Summary | None:
         """Of the runs' regrets over the last window; None where the optimum is not known."""
-        found = [run.regret for run in self.runs if run.regret is not None]
-        return summarise(found) if found else None
+        return _summarised(run.regret for run in self.runs)
+
+    @cached_property
+    def kept(self) -> Summary | None:
+        """Of what the runs' kept weights scored; None where that is not known."""
+        return _summarised(run.kept for run in self.runs)
+
+    @cached_property
+    def kept_fall(self) -> Summary | None:
+        """Of how far they fell back."""
+        return _summarised(run.kept_fall for run in self.runs)
+
+    @cached_property
+    def kept_regret(self) -> Summary | None:
+        """Of their regrets."""
+        return _summarised(run.kept_regret for run in self.runs)
 
     @property
     def train_steps(self) -> int:
@@ -143,6 +157,12 @@ class Cell:
         """% of the max-Q problems that stayed without an answer, where the runs recorded it."""
         known = [run.dropped for run in self.runs if run.dropped is not None]
         return float(np.mean(known)) if known else None
+
+
+def _summarised(values: Iterable[float | None]) -> Summary | None:
+    """Of the runs for which the number is known; None if there is none."""
+    known = [value for value in values if value is not None]
+    return summarise(known) if known else None
 
 
 class Catalogue:

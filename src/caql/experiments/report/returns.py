@@ -151,7 +151,8 @@ def summary(catalogue: Catalogue) -> list[Table]:
 
 
 def _outcome(cell: Cell) -> str:
-    kept = NOTHING if cell.kept is None else f"{cell.kept.mean:.1f}"
+    # Where the optimum is known the starts decide an evaluation's return more than the policy: `_regrets` has it.
+    kept = NOTHING if cell.kept is None or cell.regret is not None else f"{cell.kept.mean:.1f}"
     return " / ".join([plus_minus(cell.last.mean, _spread(cell.last)), f"{cell.second_half.mean:.1f}", kept])
 
 

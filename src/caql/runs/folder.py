@@ -208,16 +208,14 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
         arrays, counters = training.keeper.weights
         checkpoints.save(folder / "kept.safetensors", arrays, model_meta(training, counters))
         done["kept"] = {"train_step": counters["train_step"], "training_return": training.keeper.score}
-        reporter.say(_kept_line(counters["train_step"], training))
+        reporter.say(
+            f"kept.safetensors has the weights of training step {counters['train_step']}, after the exploring episodes "
+            f"that scored best ({training.keeper.score:.1f} on average)"
+        )
     if training.records and is_there("matplotlib"):
         save_curve(training.records, folder / "curve.svg", title=f"{config.task}, {config.agent.name}")
     checkpoints.write_json(folder / "finished.json", done)
     return True
-
-
-def _kept_line(step: int, training: Training) -> str:
-    score = f"exploring episodes scored best, {training.keeper.score:.1f} on average, up to training step {step}"
-    return f"{score}: kept.safetensors has the weights of then, model.safetensors the last ones"
 
 
 def save_model(path: Path, training: Training) -> None:

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 READY := $(VENV)/.ready
 CORE := $(VENV)/.core
 
-.PHONY: demo test check slow-test docs wheel-test newcomer bench campaign mutants clean
+.PHONY: demo test check slow-test docs results wheel-test newcomer bench campaign mutants clean
 
 demo: $(CORE)  ## CAQL learns Pendulum in the range [-0.66, 0.66]
 	$(BIN)/python examples/demo.py
@@ -25,6 +25,9 @@ slow-test: $(READY)  ## learning, measured against return thresholds: about half
 docs: $(READY)  ## the documentation, into build/site: any warning is an error, nothing is loaded from elsewhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html, or serve it, for its search: python3 -m http.server -d build/site"
+
+results: $(READY)  ## every report, and the README's tables, made anew from the committed runs: ten seconds
+	$(BIN)/python docs/tools/results.py
 
 wheel-test: $(READY)  ## the wheel in clean environments of every supported Python that is installed
 	$(BIN)/python packaging/wheels.py

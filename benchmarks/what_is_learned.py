@@ -1,0 +1,115 @@
+"""What a run is worth as it goes on: by the return of its evaluations, and by what it learns to maximise.
+
+    python benchmarks/what_is_learned.py hopper-1 caql-recommended sac td3 --seeds 20 21 --out results/objective-200k
+    python benchmarks/what_is_learned.py --read results/objective-200k
+
+Trains the columns of Table 1 as `caql sweep` would, and after each evaluation plays ten further episodes without noise
+from the same ten first states, cut off after 1,000 steps.  Labels bootstrap through the time limit of 200 steps, so Q
+learns the discounted return to the end, and an evaluation sees the undiscounted one of 200 steps: a policy can gain in
+the one and lose in the other.  Each measurement is a row of `worth.jsonl` in the run's folder; a killed run goes on.
+
+It prints, for each run and measure, the mean of the last six evaluations, of the second half, and how far the first
+lies below the best six in a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from caql.agents.agent import Policy
+from caql.environments import Task, make_task
+from caql.experiments.specs import configurations, find_spec
+from caql.runs.folder import read_config, run
+from caql.runs.progress import Silent
+from caql.runs.training import Epoch, Training
+
+LIMIT, EPISODES, FIRST_SEED, WINDOW = 1_000, 10, 5_000, 6
+MEASURES = {"return": "return in 200 steps", "longer": "in 1,000 steps", "worth": "discounted to the end"}
+
+
+def episode(policy: Policy, task: Task, seed: int) -> np.ndarray:
+    """The rewards of one episode without noise."""
+    observation, _ = task.reset(seed=seed)
+    rewards: list[float] = []
+    over = False
+    while not over:
+        observation, reward, terminated, truncated, _ = task.advance(policy.act(observation))
+        rewards.append(reward)
+        over = terminated or truncated
+    return np.asarray(rewards)
+
+
+class Worth(Silent):
+    """Writes `worth.jsonl` beside a run's metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "worth.jsonl"
+        self.rows: list[dict[str, float]] = []
+
+    def follow(self, training: Training) -> contextlib.AbstractContextManager[None]:
+        self.training = training
+        self.task = make_task(training.config.task, training.config.action_range, LIMIT)
+        old = self.path.read_text().splitlines() if self.path.exists() else []
+        self.rows = [row for row in map(json.loads, old) if row["train_step"] <= training.train_step]
+        return contextlib.nullcontext()
+
+    def epoch(self, epoch: Epoch) -> None:
+        if epoch.evaluation is None:
+            return
+        training = self.training
+        policy = training.agent.policy(training.state, training.decays)
+        rewards = [episode(policy, self.task, FIRST_SEED + number) for number in range(EPISODES)]
+        discount = training.config.agent.discount
+        self.rows.append(
+            {
+                "train_step": epoch.train_step,
+                "return": epoch.evaluation["return"],
+                "longer": float(np.mean([each.sum() for each in rewards])),
+                "worth": float(np.mean([(discount ** np.arange(len(each)) * each).sum() for each in rewards])),
+                "length": float(np.mean([len(each) for each in rewards])),
+            }
+        )
+        self.path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+
+
+def tell(folder: Path) -> None:
+    """Print what a run's records say."""
+    rows = [json.loads(line) for line in (folder / "worth.jsonl").read_text().splitlines()][1:]
+    config = read_config(folder)
+    told = []
+    for key, name in MEASURES.items():
+        values = np.array([row[key] for row in rows])
+        windows = np.convolve(values, np.ones(WINDOW) / WINDOW, "valid")
+        last, best, half = windows[-1], windows.max(), values[len(values) // 2 :].mean()
+        share = 100 * (best - last) / abs(best)
+        told.append(f"{name}: last {last:.0f}, half {half:.0f}, falls by {best - last:.0f} ({share:.0f} %)")
+    length = np.mean([row["length"] for row in rows[-WINDOW:]])
+    print(f"{folder.name}, seed {config.seed}: " + "; ".join(told) + f"; length at the end {length:.0f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("task", nargs="?")
+    parser.add_argument("methods", nargs="*")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21])
+    parser.add_argument("--out", type=Path, default=Path("results/objective-200k"))
+    parser.add_argument("--read", type=Path, help="train nothing; tell what is in this folder")
+    options = parser.parse_args()
+    if options.read:
+        for path in sorted(options.read.glob("*/worth.jsonl")):
+            tell(path.parent)
+        return
+    for config in configurations(find_spec("table1"), [options.task], options.methods, options.seeds):
+        folder = options.out / config.id
+        if not (folder / "finished.json").exists():
+            run(config, folder, True, Worth(folder))
+        tell(folder)
+
+
+if __name__ == "__main__":
+    main()

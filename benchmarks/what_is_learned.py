@@ -1,12 +1,13 @@
 """What a run is worth as it goes on: by the return of its evaluations, and by what it learns to maximise.
 
-    python benchmarks/what_is_learned.py hopper-1 caql-recommended sac td3 --seeds 20 21 --out results/objective-200k
-    python benchmarks/what_is_learned.py --read results/objective-200k
+    python benchmarks/what_is_learned.py table1 --tasks hopper-1 --methods caql-recommended,sac,td3 --seeds 2 --out DIR
+    python benchmarks/what_is_learned.py --read DIR
 
-Trains the columns of Table 1 as `caql sweep` would, and after each evaluation plays ten further episodes without noise
-from the same ten first states, cut off after 1,000 steps.  Labels bootstrap through the time limit of 200 steps, so Q
-learns the discounted return to the end, and an evaluation sees the undiscounted one of 200 steps: a policy can gain in
-the one and lose in the other.  Each measurement is a row of `worth.jsonl` in the run's folder; a killed run goes on.
+Takes the options of `caql sweep` and trains what it would, one run after another; after each evaluation it plays ten
+further episodes without noise from the same ten first states, cut off after 1,000 steps.  Labels bootstrap through the
+time limit of 200 steps, so Q learns the discounted return to the end, and an evaluation sees the undiscounted one of
+200 steps: a policy can gain in the one and lose in the other.  Each measurement is a row of `worth.jsonl` in the run's
+folder; a killed run goes on.
 
 It prints, for each run and measure, the mean of the last six evaluations, of the second half, and how far the first
 lies below the best six in a row.
@@ -14,16 +15,17 @@ lies below the best six in a row.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
+import tyro
 
 from caql.agents.agent import Policy
+from caql.cli.sweep import Sweep, planned
 from caql.environments import Task, make_task
-from caql.experiments.specs import configurations, find_spec
 from caql.runs.folder import read_config, run
 from caql.runs.progress import Silent
 from caql.runs.training import Epoch, Training
@@ -93,22 +95,14 @@ def tell(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("task", nargs="?")
-    parser.add_argument("methods", nargs="*")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21])
-    parser.add_argument("--out", type=Path, default=Path("results/objective-200k"))
-    parser.add_argument("--read", type=Path, help="train nothing; tell what is in this folder")
-    options = parser.parse_args()
-    if options.read:
-        for path in sorted(options.read.glob("*/worth.jsonl")):
+    if sys.argv[1:2] == ["--read"]:
+        for path in sorted(Path(sys.argv[2]).glob("*/worth.jsonl")):
             tell(path.parent)
         return
-    for config in configurations(find_spec("table1"), [options.task], options.methods, options.seeds):
-        folder = options.out / config.id
-        if not (folder / "finished.json").exists():
-            run(config, folder, True, Worth(folder))
-        tell(folder)
+    for job in planned(tyro.cli(Sweep, prog="what_is_learned.py")):
+        if not (job.folder / "finished.json").exists():
+            run(job.config, job.folder, True, Worth(job.folder))
+        tell(job.folder)
 
 
 if __name__ == "__main__":

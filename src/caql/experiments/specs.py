@@ -69,9 +69,10 @@ def _columns(*names: str, asked_for: Iterable[str] = ()) -> tuple[Column, ...]:
     return tuple(Column(name, name, {}, answers.get(name, name), name in late) for name in (*names, *late))
 
 
+_RECOMMENDED = Column("caql-recommended", "caql-recommended", {}, None, True)
 _SEVEN = (
     *_columns("caql-exact", "caql-ga", "caql-cem", "naf", "ddpg", "td3", "sac", asked_for=["caql-mip"]),
-    Column("caql-recommended", "caql-recommended", {}, None, True),
+    _RECOMMENDED,
 )
 _GA = {"agent.solver.iterations": 200}
 _FILTER = {**_GA, "agent.dual_filter": True}
@@ -187,6 +188,7 @@ SPECS = {
             (
                 Column("caql-ga", "caql-ga", {"agent.dynamic_tolerance": 1.0}, None),
                 *_columns("naf", "ddpg", "td3", "sac"),
+                _RECOMMENDED,
             ),
             settings=(("episode_steps", 1000),),
         ),

@@ -426,7 +426,7 @@ RESULTS = Path(__file__).parents[3] / "results"
             ("ablation-40k", Sweep(name, tasks="pendulum-2", seeds=3, train_steps=40_000, set=DECAY), 15)
             for name in ("table3", "table4")
         ],
-        ("latency-10k", Sweep("latency", seeds=1, train_steps=10_000, set=DECAY), 5),
+        ("paper", Sweep("latency", seeds=1), 5),
         ("search-40k", Sweep("table1", tasks="pendulum-1", methods=FIVE, seeds=1, train_steps=40_000, search=8), 40),
         ("search-40k", Sweep("table1", tasks="hopper-1", methods=THREE, seeds=1, train_steps=40_000, search=4), 12),
     ],

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,7 +27,7 @@ import tyro
 from caql.agents.agent import Policy
 from caql.cli.sweep import Sweep, planned
 from caql.environments import Task, make_task
-from caql.runs.folder import read_config, run
+from caql.runs.folder import is_finished, read_config, run
 from caql.runs.progress import Silent
 from caql.runs.training import Epoch, Training
 
@@ -100,8 +101,10 @@ def main() -> None:
             tell(path.parent)
         return
     for job in planned(tyro.cli(Sweep, prog="what_is_learned.py")):
-        if not (job.folder / "finished.json").exists():
-            run(job.config, job.folder, True, Worth(job.folder))
+        if not is_finished(job.folder):
+            if not run(job.config, job.folder, True, Worth(job.folder)):
+                return  # stopped by a signal: the same command goes on
+            shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)  # as a sweep does
         tell(job.folder)
 
 

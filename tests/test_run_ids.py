@@ -35,8 +35,12 @@ def test_every_committed_run_is_found_under_its_name():
 
 
 def test_no_two_committed_runs_share_an_id():
-    """A run that was probed for its latencies has the id of its plain twin, and a folder of its own."""
-    ids = [(path.parent.name.startswith("latency-"), from_json(json.loads(path.read_text())).id) for path in COMMITTED]
+    """A run that was probed, for its latencies or its worth, has the id of its plain twin and a folder of its own."""
+    probes = ("latency.jsonl", "worth.jsonl")
+    ids = [
+        (*((path.parent / probe).exists() for probe in probes), from_json(json.loads(path.read_text())).id)
+        for path in COMMITTED
+    ]
     assert len(set(ids)) == len(ids)
 
 

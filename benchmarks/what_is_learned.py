@@ -30,6 +30,7 @@ from caql.environments import Task, make_task
 from caql.runs.folder import is_finished, read_config, run
 from caql.runs.progress import Silent
 from caql.runs.training import Epoch, Training
+from caql.whole_files import write_atomically
 
 LIMIT, EPISODES, FIRST_SEED, WINDOW = 1_000, 10, 5_000, 6
 MEASURES = {"return": "return in 200 steps", "longer": "in 1,000 steps", "worth": "discounted to the end"}
@@ -77,7 +78,8 @@ class Worth(Silent):
                 "length": float(np.mean([len(each) for each in rewards])),
             }
         )
-        self.path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+        text = "".join(json.dumps(row) + "\n" for row in self.rows)
+        write_atomically(self.path, lambda file: file.write_text(text))
 
 
 def tell(folder: Path) -> None:

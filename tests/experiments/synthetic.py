@@ -59,5 +59,5 @@ def write_run(
             )
         )
     if finished:
-        (folder / "finished.json").write_text(json.dumps({"train_step": config.train_steps, "wall_seconds": 400.0}))
+        (folder / "finished.json").write_text(json.dumps({"train_step": config.train_steps, "seconds": 400.0}))
     return folder

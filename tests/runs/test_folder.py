@@ -2,19 +2,22 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import resource
 import signal
 import subprocess
 import sys
 import textwrap
+import time
+from dataclasses import replace
 
 import pytest
 
 from caql.agents.caql import CAQLConfig
 from caql.config import RunConfig, to_json
 from caql.errors import CaqlError
-from caql.runs import checkpoints, lock
+from caql.runs import checkpoints, clock, lock
 from caql.runs import folder as folder_module
 from caql.runs.board import Board
 from caql.runs.folder import Busy, is_finished, read_config, read_metrics, run
@@ -177,6 +180,21 @@ def test_checkpoints_that_take_long_to_write_are_rarer(tmp_path, monkeypatch, se
     monkeypatch.setattr(folder_module.time, "monotonic", tick)
     assert run(TINY, tmp_path / "run", checkpoint_seconds=seconds)
     assert len(written) == expected
+
+
+def test_the_seconds_of_a_resumed_run_are_those_of_all_its_sessions(tmp_path, monkeypatch):
+    """The first session seems to take a thousand times as long; the second, alone, would be far below it."""
+    folder, true = tmp_path / "run", time.perf_counter
+    with monkeypatch.context() as slow:
+        slow.setattr(clock.time, "perf_counter", lambda: 1000 * true())
+        run(replace(TINY, train_steps=20), folder)
+    first = json.loads((folder / "finished.json").read_text())
+    assert run(TINY, folder, resume=True)
+    done = json.loads((folder / "finished.json").read_text())
+    assert (first["train_step"], done["train_step"]) == (20, 40)
+    session = done["seconds"] - first["seconds"]
+    assert 0 < session < first["seconds"]
+    assert done["seconds"] == pytest.approx(sum(read_metrics(folder)[-1]["seconds"].values()), abs=0.01)
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_begins_again(tmp_path, finished):

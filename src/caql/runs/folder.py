@@ -180,7 +180,7 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
             board = stack.enter_context(contextlib.closing(Board(folder / "tensorboard", training.train_step)))
         caught = stack.enter_context(stop_on_signal())
         stack.enter_context(reporter.follow(training))
-        saved = began = time.monotonic()
+        saved = time.monotonic()
         pause = checkpoint_seconds
         try:
             for epoch in training.epochs():
@@ -203,7 +203,8 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
             raise CaqlError(f"{problem}; {kept}") from problem
         checkpoints.save_checkpoint(folder, training.train_step, *training.snapshot())
     save_model(folder / "model.safetensors", training)
-    done: dict[str, Any] = {"train_step": training.train_step, "wall_seconds": round(time.monotonic() - began, 3)}
+    spent = sum(training.clock.seconds.values())
+    done: dict[str, Any] = {"train_step": training.train_step, "seconds": round(spent, 3)}
     if training.keeper.weights is not None:
         arrays, counters = training.keeper.weights
         checkpoints.save(folder / "kept.safetensors", arrays, model_meta(training, counters))

@@ -386,7 +386,7 @@ def test_estimates_follow_finished_runs(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(to_json(config)))
-    (folder / "finished.json").write_text('{"train_step": 1000, "wall_seconds": 1.0}')
+    (folder / "finished.json").write_text('{"train_step": 1000, "seconds": 1.0}')
     seconds = {"physics": 20.0, "updating": 10.0, "max_q": 40.0}
     rows = [{"train_step": 0, "seconds": {}}, {"train_step": 1000, "seconds": seconds}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -43,7 +43,6 @@ def measured(results: Path) -> Rates:
     found: dict[tuple[str, str, int | None], list[float]] = defaultdict(list)
     for path in results.glob("*/finished.json"):
         try:
-            # The clock in the metrics covers the whole run; finished.json only what came after the last resumption.
             row = last_row(path.parent / "metrics.jsonl")
             config = read_config(path.parent)
             rate = sum(row["seconds"].values()) / row["train_step"]

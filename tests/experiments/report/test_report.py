@@ -57,10 +57,10 @@ def test_numbers_are_those_of_the_files(tmp_path):
     halves = [second_half_return(returns(folder)) for folder in folders]
     held = [returns(folder)[kept(folder)] for folder in folders]
     assert any(kept(folder) < 200 for folder in folders), "the test would not see the last weights shown instead"
-    outcome = f"{np.mean(last):.1f} ± {np.std(last, ddof=1):.1f} / {np.mean(halves):.1f} / {np.mean(held):.1f}"
+    outcome = f"{np.mean(last):.0f} ± {np.std(last, ddof=1):.0f} / {np.mean(halves):.0f} / {np.mean(held):.0f}"
     assert f"| {outcome} | 3 |" in brief[2]
     assert f"<sub>kept {np.mean(held):.1f} ± {np.std(held, ddof=1):.1f}</sub>" in text
-    assert f"{np.mean(best):.1f} ± {np.std(best, ddof=1):.1f} (309.1)" in brief[6]
+    assert f"{np.mean(best):.0f} ± {np.std(best, ddof=1):.0f} (309)" in brief[6]
     assert f"second half {np.mean(halves):.1f}" in text
     falls = [fall_back(returns(folder)) for folder in folders]
     assert f"</sub> | {np.mean(falls):.1f} ± {np.std(falls, ddof=1):.1f} |" in text
@@ -294,6 +294,8 @@ def test_the_best_of_a_row_is_the_best_at_the_end_not_the_luckiest(tmp_path):
     line = next(line for line in markdown_of(tmp_path).splitlines() if line.startswith("| Hopper [-0.5, 0.5] |"))
     assert line.split("|")[8].strip().startswith("**")
     assert line.split("|")[7].strip().startswith("10.0<br>")
+    brief = (tmp_path / "out" / "summary.md").read_text().splitlines()[2].split("|")
+    assert [brief[column].strip()[:3] for column in (7, 8)] == ["10 ", "**2"]
 
 
 def test_constant_and_dynamic_tolerance_are_told_apart(tmp_path):

@@ -20,13 +20,19 @@ EXTRA = {
 Rows = dict[Benchmark, dict[str, Cell]]
 
 
-def plus_minus(mean: float, std: float | None) -> str:
+def plus_minus(mean: float, std: float | None, places: int = 1) -> str:
     """`-145.2 ± 3.1`."""
-    return f"{mean:.1f} ± {std:.1f}" if std is not None else f"{mean:.1f}"
+    return f"{mean:.{places}f} ± {std:.{places}f}" if std is not None else f"{mean:.{places}f}"
 
 
 def _spread(summary: Summary) -> float | None:
     return summary.std if summary.runs > 1 else None
+
+
+def _leader(cells: dict[str, Cell]) -> str | None:
+    """The column whose last windows are best, if there is another to compare it with."""
+    means = {name: cell.last.mean for name, cell in cells.items() if cell.runs}
+    return max(means, key=lambda name: means[name]) if len(means) > 1 else None
 
 
 def matrix(spec: Spec, rows: Rows) -> Table:
@@ -34,8 +40,7 @@ def matrix(spec: Spec, rows: Rows) -> Table:
     columns = list(next(iter(rows.values())))
     body: list[list[Entry]] = []
     for task, cells in rows.items():
-        means = {name: cell.last.mean for name, cell in cells.items() if cell.runs}
-        leader = max(means, key=lambda name: means[name]) if len(means) > 1 else None
+        leader = _leader(cells)
         body.append([title(task), *(_entry(spec, cell, name == leader) for name, cell in cells.items())])
     beside = (
         " Beside the paper's number: p95, the 95th percentile of the smoothed curve, which picks lucky windows; ▲ "
@@ -135,12 +140,14 @@ def summary(catalogue: Catalogue) -> list[Table]:
 
     known = {task: cells for task, cells in filled.items() if any(cell.regret for cell in cells.values())}
 
-    def table(corner: str, rows: Rows, entry: Callable[[Cell], str]) -> Table:
+    def table(corner: str, rows: Rows, entry: Callable[[Cell, bool], str]) -> Table:
         body = []
         for task, cells in rows.items():
             seeds = sorted({cell.best.runs for cell in cells.values() if cell.runs})
             shown = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-            body.append([title(task), *(entry(cell) if cell.runs else NOTHING for cell in cells.values()), shown])
+            leader = _leader(cells)
+            entries = (entry(cell, name == leader) if cell.runs else NOTHING for name, cell in cells.items())
+            body.append([title(task), *entries, shown])
         return Table([corner, *columns, "seeds"], body)
 
     return [
@@ -150,19 +157,30 @@ def summary(catalogue: Catalogue) -> list[Table]:
     ]
 
 
-def _outcome(cell: Cell) -> str:
-    # Where the optimum is known the starts decide an evaluation's return more than the policy: `_regrets` has it.
-    kept = NOTHING if cell.kept is None or cell.regret is not None else f"{cell.kept.mean:.1f}"
-    return " / ".join([plus_minus(cell.last.mean, _spread(cell.last)), f"{cell.second_half.mean:.1f}", kept])
+# Returns in brief are whole numbers: seeds differ by far more than a tenth.
+def _outcome(cell: Cell, leads: bool) -> str:
+    last = _bold(plus_minus(cell.last.mean, _spread(cell.last), 0), leads)
+    half = f"{cell.second_half.mean:.0f}"
+    if cell.regret is not None:
+        # The starts decide an evaluation's return more than the policy: `_regrets` has what was kept.
+        return f"{last} / {half}"
+    return f"{last} / {half} / " + (NOTHING if cell.kept is None else f"{cell.kept.mean:.0f}")
 
 
-def _regrets(cell: Cell) -> str:
+def _regrets(cell: Cell, leads: bool) -> str:
+    if cell.regret is None:
+        return NOTHING
     kept = NOTHING if cell.kept_regret is None else f"{cell.kept_regret.mean:.1f}"
-    return NOTHING if cell.regret is None else f"{plus_minus(cell.regret.mean, _spread(cell.regret))} / {kept}"
+    return f"{_bold(plus_minus(cell.regret.mean, _spread(cell.regret)), leads)} / {kept}"
 
 
-def _beside_the_paper(cell: Cell) -> str:
-    return plus_minus(cell.best.mean, _spread(cell.best)) + (f" ({cell.paper.mean:.1f})" if cell.paper else "")
+def _beside_the_paper(cell: Cell, _: bool) -> str:
+    beside = f" ({cell.paper.mean:.0f})" if cell.paper else ""
+    return plus_minus(cell.best.mean, _spread(cell.best), 0) + beside
+
+
+def _bold(text: str, leads: bool) -> str:
+    return f"**{text}**" if leads else text
 
 
 def numbers(rows: Rows) -> Table:

@@ -31,6 +31,7 @@ from caql.runs.training import Training
 STEPS, ROWS = 20, 64
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
+    "recommended preset": {"critics": 2, "hidden": (64, 64), "action_hidden": (64, 64)},
     "dual filter": {"dual_filter": True},
     "clustering": {"cluster_radius": 0.25},
     "filter + clustering + dynamic tolerance": {

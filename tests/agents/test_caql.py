@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caql.actions import make_box
-from caql.agents import PRESETS, agent_config, make_agent, preset_loop, with_preset
+from caql.agents import PRESETS, agent_config, make_agent, preset_loop
 from caql.agents.action_functions import Stochastic
 from caql.agents.agent import Spec
 from caql.agents.caql import CAQL, CAQLConfig
@@ -329,15 +329,6 @@ def test_the_recommended_preset_is_the_papers_with_two_critics_larger_networks_a
         assert run.id == dataclasses.replace(plain, agent=agent_config(name), **preset_loop(name)).id
     assert preset_loop("recommended") == {"replay_size": 1_000_000, "replay_keeps": "sample"}
     assert preset_loop("paper") == preset_loop("td3") == {}
-
-
-def test_a_preset_lies_under_what_is_set_and_belongs_to_caql():
-    assert with_preset("caql", {"preset": "recommended", "critics": 3})["critics"] == 3
-    assert with_preset("td3", {"hidden": (4,)}) == {"hidden": (4,)}
-    with pytest.raises(CaqlError, match="preset = 'recomended' is not known"):
-        with_preset("caql", {"preset": "recomended"})
-    with pytest.raises(CaqlError, match="preset = 'paper' is a set of CAQL's settings; td3 has none"):
-        with_preset("td3", {"preset": "paper"})
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -10,11 +10,12 @@ from caql import CAQL, DDPG, NAF, SAC, TD3, CaqlError
 from caql.agents import config_class
 from caql.agents.policies import Exploration
 from caql.config import RunConfig
-from caql.model.names import STEPPING, choose, loop_fields
+from caql.maxq.solvers import make_solver
+from caql.model.names import STEPPING, STEPPING_AGENT, Defaults, choose, loop_fields
 
 
 def chosen(agent="caql", paper=False, policy_kwargs=None, **settings):
-    return choose((agent, agent.upper()), settings, policy_kwargs, paper)
+    return choose((agent, agent.upper()), settings, policy_kwargs, Defaults(paper))
 
 
 def test_their_names_reach_our_settings():
@@ -48,6 +49,49 @@ def test_a_preset_lies_under_what_is_given_by_either_name():
     assert (agent.critics, agent.hidden, loop["replay_size"]) == (3, (8,), 800)
 
 
+def test_a_preset_is_one_that_is_known_and_caqls():
+    with pytest.raises(CaqlError, match="preset = 'recomended' is not known"):
+        chosen(preset="recomended")
+    with pytest.raises(CaqlError, match="preset = 'paper' is a set of CAQL's settings; td3 has none"):
+        chosen("td3", preset="paper")
+
+
+@pytest.mark.parametrize("paper", [True, False])
+def test_python_begins_with_the_recommended_preset(paper):
+    found = chosen(paper=paper)
+    assert found == chosen(paper=paper, preset="recommended")
+    assert (found.agent.critics, found.agent.hidden, found.loop["replay_keeps"]) == (2, (64, 64), "sample")
+    assert chosen(paper=paper, preset="paper").agent.hidden == (32, 16)
+    assert chosen("td3", paper=paper).loop.get("replay_keeps") is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "recommended"),
+    [
+        ({"solver": "cem"}, True),
+        ({"solver": make_solver("ga", iterations=5)}, True),
+        ({"solver": "exact"}, False),
+        ({"solver": "highs"}, False),
+        ({"solver": make_solver("exact")}, False),
+        ({"encoder": "cnn"}, False),
+        ({"solver": "exact", "preset": "recommended"}, True),
+    ],
+)
+def test_solvers_that_prove_and_encoders_begin_as_the_paper_does_unless_a_preset_is_named(settings, recommended):
+    agent, loop = chosen(**settings)
+    assert (agent.critics, agent.hidden) == ((2, (64, 64)) if recommended else (1, (32, 16)))
+    assert ("replay_keeps" in loop) == recommended
+
+
+def test_noise_goes_with_the_loop_whatever_the_preset():
+    """It decays by the epoch, and an epoch is another one where gradient steps follow environment steps."""
+    for preset in ("paper", "recommended"):
+        assert chosen(preset=preset).agent.exploration == STEPPING_AGENT["exploration"]
+        assert chosen(preset=preset, paper=True).agent.exploration == Exploration(decay=0.9999)
+        own = Exploration(sigma=0.2)
+        assert chosen(preset=preset, exploration=own).agent.exploration == own
+
+
 def test_noise_of_ones_own_wins_over_the_presets():
     model = CAQL("MlpPolicy", "Pendulum", preset="recommended", action_noise=0.3, seed=0)
     assert model.config.agent.exploration == Exploration(sigma=0.3, decay=1.0, minimum=0.3)
@@ -71,8 +115,11 @@ def test_the_one_of_the_two_that_is_not_given_is_theirs(given, frequency, steps)
 
 
 @pytest.mark.parametrize("env", ["Pendulum", "pendulum", "R+O03"])
-def test_a_task_by_name_begins_as_the_command_line_does(env):
-    assert dataclasses.replace(CAQL("MlpPolicy", env).config, evaluate_every=1000) == RunConfig(env)
+def test_a_task_by_name_has_the_papers_loop_and_by_request_all_of_the_command_lines_settings(env):
+    paper = CAQL("MlpPolicy", env, defaults="paper").config
+    assert dataclasses.replace(paper, evaluate_every=1000) == RunConfig(env)
+    config = CAQL("MlpPolicy", env).config
+    assert (config.train_freq, config.steps_per_epoch, config.warm_up) == ((1, "episode"), 20, 1280)
     assert CAQL("MlpPolicy", env, gradient_steps=7).config.train_freq == (1, "episode")
 
 

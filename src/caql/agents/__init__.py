@@ -44,16 +44,6 @@ def preset_loop(name: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in _fields("caql")}
 
 
-def with_preset(agent: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """A user's settings, those of the preset that they name laid under them; `CaqlError` if it is not CAQL's."""
-    name = settings.get("preset")
-    if name is None:
-        return {key: value for key, value in settings.items() if key != "preset"}
-    if agent != "caql":
-        raise CaqlError(f"preset = {name!r} is a set of CAQL's settings; {agent} has none")
-    return preset_settings(name) | {key: value for key, value in settings.items() if key != "preset"}
-
-
 def agent_config(name: str) -> Any:
     """Default hyper-parameters of an algorithm or preset."""
     if name in PRESETS:

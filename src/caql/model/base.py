@@ -22,7 +22,7 @@ from caql.model.acting import Acting
 from caql.model.environment import environment_name, make_environment, normaliser, require_alike, vector_of
 from caql.model.learning import Asked, Log, learn
 from caql.model.logger import Logger
-from caql.model.names import choose
+from caql.model.names import Defaults, choose
 from caql.model.noise import NoisyPolicy, as_exploration
 from caql.model.storage import Stored, check_device
 from caql.replay import Replay
@@ -76,11 +76,12 @@ class Model(Acting, Stored):
         tensorboard_log: folder for TensorBoard.
         action_noise: noise for exploring, a number or an object of Stable-Baselines3, in place of the agent's own.
         device: "auto", or the one that JAX computes on.
-        defaults: "paper" or "stable-baselines3", which settings to begin with; by default the paper's for a task that
-            has a name here, and for any other environment those that Stable-Baselines3's users expect.
+        defaults: "stable-baselines3" for a loop as that library's users expect it, or "paper" for everything that the
+            paper has; by default the paper's loop for a task that has a name here, the other one for any other
+            environment, and CAQL's recommended preset in both, unless its solver proves its maxima or it has an encoder.
         settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`), also
-            by Stable-Baselines3's names (`gamma=...`, `train_freq=...`); and `preset="recommended"` or another of
-            CAQL's, under whatever else is set.
+            by Stable-Baselines3's names (`gamma=...`, `train_freq=...`); and `preset="paper"` or another of CAQL's,
+            under whatever else is set.
         Raises `CaqlError` for a setting or a value that does not fit.
         """
         choose_encoder(policy, self.agent_name, settings)
@@ -97,7 +98,8 @@ class Model(Acting, Stored):
             raise CaqlError(f"action_noise = {action_noise!r} must be {right} that is called for noise")
         named = isinstance(env, str) and known_task(env) is not None
         kind = self.agent_name, type(self).__name__
-        chosen = choose(kind, settings, policy_kwargs, named if defaults is None else defaults == "paper")
+        paper_loop = named if defaults is None else defaults == "paper"
+        chosen = choose(kind, settings, policy_kwargs, Defaults(paper_loop, preset=defaults != "paper"))
         episode_steps = episode_limit(env, episode_steps)
         task, envs = make_environment(env, action_range, episode_steps, action_set)
         loop = chosen.loop | {"action_range": _plain(action_range), "action_set": set_name(action_set)}

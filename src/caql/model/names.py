@@ -5,9 +5,10 @@
     learning_starts warm_up                                   gradient_steps   steps_per_epoch
     net_arch        hidden, action_hidden
 
-A task with a name here, such as "Hopper", begins with the paper's settings, those of `caql train`: S = 20 gradient
-steps after each episode of 200 steps.  Any other environment begins with `STEPPING`: as many gradient steps as
-environment steps, which is what a user of Stable-Baselines3 expects of `learn(10_000)`.
+A task with a name here, such as "Hopper", begins with the paper's loop, that of `caql train`: S = 20 gradient steps
+after each episode of 200 steps.  Any other environment begins with `STEPPING`: as many gradient steps as environment
+steps, which is what a user of Stable-Baselines3 expects of `learn(10_000)`.  Whatever the loop, CAQL begins with the
+preset that `default_preset` names.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from caql.agents import config_class, with_preset
+from caql.agents import config_class, preset_settings
 from caql.agents.policies import Exploration
 from caql.config import RunConfig
 from caql.errors import CaqlError, nearest
-from caql.maxq.solvers import make_solver
+from caql.maxq.solvers import make_solver, proves
 
 STEPPING = {"train_freq": (20, "step"), "steps_per_epoch": -1, "warm_up": 100}
 """The loop for environments that have no name here.  Blocks of twenty, because twenty gradient steps are one compiled
@@ -75,35 +76,71 @@ class Chosen(NamedTuple):
     """Fields of `RunConfig`."""
 
 
+class Defaults(NamedTuple):
+    """What a user's settings are laid over."""
+
+    paper_loop: bool
+    """The paper's loop instead of `STEPPING`."""
+    preset: bool = True
+    """Where the user names no preset, the one of `default_preset`; otherwise CAQL's own defaults, the paper's."""
+
+
+def default_preset(settings: dict[str, Any]) -> str | None:
+    """The preset that CAQL begins with in Python where the user names none.
+
+    `recommended`, but for two cases in which it was not measured and costs too much: with a solver that proves its
+    maxima, which its two networks of 64 x 64 units take 8 to 86 times as long as the paper's one of 32 x 16, and behind
+    an encoder, whose images would fill memory with a million transitions.  There it is None, the paper's settings.
+    """
+    solver = settings.get("solver", "ga")
+    searches = not proves(solver) if isinstance(solver, str) else getattr(solver, "traceable", False)
+    return "recommended" if searches and settings.get("encoder") is None else None
+
+
 def choose(
-    kind: tuple[str, str], settings: dict[str, Any], policy_kwargs: dict[str, Any] | None, paper: bool
+    kind: tuple[str, str], settings: dict[str, Any], policy_kwargs: dict[str, Any] | None, defaults: Defaults
 ) -> Chosen:
     """The agent's configuration and the loop's settings from keyword arguments under either name.
 
     kind: the agent's name, and the name of the user's class.
-    paper: begin with the paper's settings instead of `STEPPING`.
     Raises `CaqlError` for the first name that is not known or value that does not fit.
     """
     name, shown = kind
     agent_class = config_class(name)
     fields = {each.name for each in dataclasses.fields(agent_class)}
     known = fields | set(loop_fields())
-    given = with_preset(name, _ours(name, fields, _fixed(settings)))
+    given = _ours(name, fields, _fixed(settings))
+    begin = _begin(name, given, defaults)
     _networks(fields, policy_kwargs or {}, given)
     solver = {key: given.pop(key) for key in ("backend", "solver_kwargs") if key in given and "solver" in fields}
     for each in given:
         if each not in known:
             raise CaqlError(f"{shown} has no setting {each!r}; {_hint(each, name, known)}")
-    agent = {key: value for key, value in given.items() if key in fields}
-    loop = {key: value for key, value in given.items() if key not in fields}
+    laid_over = begin | given
+    agent = {key: value for key, value in laid_over.items() if key in fields}
+    loop = {key: value for key, value in laid_over.items() if key not in fields}
     if isinstance(agent.get("solver"), str):
         backend = {"backend": solver["backend"]} if "backend" in solver else {}
         agent["solver"] = make_solver(agent["solver"], **backend, **solver.get("solver_kwargs", {}))
     elif solver:
         raise CaqlError(f"{next(iter(solver))} goes with a solver's name, as in solver='mip'")
-    if not paper:
-        agent = {key: value for key, value in STEPPING_AGENT.items() if key in fields} | agent
-    return Chosen(agent_class(**agent), _loop(loop, settings, paper))
+    return Chosen(agent_class(**agent), _loop(loop, settings, defaults.paper_loop))
+
+
+def _begin(agent: str, given: dict[str, Any], defaults: Defaults) -> dict[str, Any]:
+    """What lies under the user's settings; takes the preset's name out of them.
+
+    The preset, and over it what goes with the loop, which says how long an epoch is and so how fast noise decays.
+    """
+    preset = given.pop("preset", None)
+    if preset is not None and agent != "caql":
+        raise CaqlError(f"preset = {preset!r} is a set of CAQL's settings; {agent} has none")
+    if preset is None and agent == "caql" and defaults.preset:
+        preset = default_preset(given)
+    begin = {} if preset is None else preset_settings(preset)
+    own = {each.name for each in dataclasses.fields(config_class(agent))}
+    stepping = {} if defaults.paper_loop else {key: value for key, value in STEPPING_AGENT.items() if key in own}
+    return begin | stepping
 
 
 def loop_fields() -> list[str]:

@@ -78,7 +78,7 @@ class Model(Acting, Stored):
         device: "auto", or the one that JAX computes on.
         defaults: "stable-baselines3" for a loop as that library's users expect it, or "paper" for everything that the
             paper has; by default the paper's loop for a task that has a name here, the other one for any other
-            environment, and CAQL's recommended preset in both, unless its solver proves its maxima or it has an encoder.
+            environment, and CAQL's recommended preset in both, but not with an encoder or a solver that proves.
         settings: fields of the agent's configuration (`q_learning_rate=...`) or of the loop's (`batch_size=...`), also
             by Stable-Baselines3's names (`gamma=...`, `train_freq=...`); and `preset="paper"` or another of CAQL's,
             under whatever else is set.

@@ -54,3 +54,16 @@ def hinge_loss(value: jax.Array, label: jax.Array, penalty: jax.Array | float) -
     Its slope in Q is 1 above the label and 1 - lambda below it: only a lambda above 1 ever pushes Q up.
     """
     return value + penalty * jax.nn.relu(jax.lax.stop_gradient(label) - value)
+
+
+LIVE = 3.0
+"""How large an output in front of tanh may be without a penalty: 99.5 % of the range, where tanh still has a slope."""
+
+
+def excess(outputs: jax.Array) -> jax.Array:
+    """By how much outputs lie beyond +-`LIVE`, from where no gradient through tanh brings them back.
+
+    Adam steps by its rate however small a gradient is, so outputs whose tanh should be +-1 go on growing until, in
+    float32, the slope 1 - tanh^2 is 0.
+    """
+    return jnp.maximum(jnp.abs(outputs) - LIVE, 0)

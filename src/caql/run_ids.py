@@ -70,6 +70,7 @@ AGENTS: dict[str, Flat] = {
         "second_target_every": 5000,
         "action_function": "deterministic",
         "squash": "tanh",
+        "saturation_penalty": 0.0,
         "action_labels": "primal",
         "action_loss": "l2",
         "tolerance": 1e-6,
@@ -143,6 +144,8 @@ COUNTS_ONLY_IF: dict[str, Callable[[Flat], bool]] = {
     "agent.rate_minimum": lambda settings: settings["agent.rate_decay"] < 1,
     "agent.combine": lambda settings: settings["agent.critics"] > 1,
     "agent.average_rate": _acting,
+    # NAF has the setting too, and no action function.
+    "agent.saturation_penalty": lambda settings: settings.get("agent.action_function") != "none",
     "agent.action_loss": _with("agent.action_function", "deterministic"),
     **dict.fromkeys(
         [f"agent.{name}" for name in ("action_hidden", "action_learning_rate", "squash", "action_labels")], _acting

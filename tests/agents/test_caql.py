@@ -124,6 +124,68 @@ def test_the_action_functions_loss_by_hand(loss, away):
     np.testing.assert_allclose(losses, away, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["deterministic", "stochastic"])
+@pytest.mark.parametrize(("penalty", "ends"), [(0.0, -10.0), (1.0, -3.0)])
+def test_the_penalty_brings_an_action_function_back_from_tanhs_flat_end(kind, penalty, ends):
+    """From tanh(-10), whose slope is 0 in float32, although the best action is at the other edge."""
+    config = CAQLConfig(
+        hidden=(),
+        action_hidden=(),
+        action_function=kind,
+        action_learning_rate=0.05,
+        q_learning_rate=1e-6,
+        saturation_penalty=penalty,
+    )
+    agent = CAQL(config, SPEC)
+    state = agent.init(KEY)
+    dead = np.zeros_like(np.asarray(state.action_function.vector))
+    agent.action_function.network.layers(dead)[-1][1][0] = -10.0
+    state = state._replace(
+        q=state.q._replace(vector=linear_q(agent, state, 1.0)),
+        action_function=state.action_function._replace(vector=jnp.asarray(dead)),
+    )
+    seen = batches()._replace(next_states=np.zeros((STEPS, ROWS, 2), np.float32))
+    for _ in range(200):
+        state, statistics = agent.update(state, seen, KEY)
+    layers = agent.action_function.network.layers(np.asarray(state.action_function.vector))
+    if penalty:
+        assert layers[-1][1][0] > ends
+    else:
+        assert layers[-1][1][0] == pytest.approx(ends)
+    if kind == "deterministic" and not penalty:
+        # Q(x, a) = a: the action is -1 and the best one 1; the penalty is no part of what is reported.
+        assert float(statistics["action_loss"]) == pytest.approx(4.0, rel=0.01)
+
+
+def test_the_penalty_on_saturation_by_hand():
+    """Only what lies beyond +-3 counts, squared, and the reported loss is without it."""
+    agent = CAQL(
+        CAQLConfig(hidden=(), action_hidden=(), saturation_penalty=0.5), Spec(2, make_box([-1.0] * 2, [1.0] * 2))
+    )
+    vector = np.zeros_like(np.asarray(agent.action_function.init(KEY)))
+    agent.action_function.network.layers(vector)[-1][1][:] = [-5.0, 2.0]
+    np.testing.assert_allclose(agent.action_function.saturation(jnp.asarray(vector), np.zeros((3, 2))), [4.0] * 3)
+    losses = []
+    for penalty in (0.0, 0.5):
+        agent = CAQL(CAQLConfig(hidden=(), action_hidden=(), saturation_penalty=penalty), SPEC)
+        state = agent.init(KEY)
+        outputs = np.asarray(state.action_function.vector).copy()
+        agent.action_function.network.layers(outputs)[-1][1][:] = 5.0
+        state = state._replace(action_function=state.action_function._replace(vector=jnp.asarray(outputs)))
+        losses.append(float(agent.update(state, batches().pick(slice(1)), KEY)[1]["action_loss"]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_a_penalty_on_saturation_needs_a_tanh():
+    assert CAQLConfig(saturation_penalty=1.0, squash="radial").saturation_penalty == 1.0
+    with pytest.raises(
+        CaqlError, match=r"saturation_penalty = 1\.0 holds tanh's outputs back, and squash = 'clip' has"
+    ):
+        CAQLConfig(saturation_penalty=1.0, squash="clip")
+    with pytest.raises(CaqlError, match=r"saturation_penalty = -1\.0 must be a finite number, at least 0"):
+        CAQLConfig(saturation_penalty=-1.0)
+
+
 def test_the_huber_loss_is_the_one_that_is_descended():
     agent = CAQL(CAQLConfig(hidden=(), loss="huber", huber_width=0.5), SPEC)
     state = agent.init(KEY)

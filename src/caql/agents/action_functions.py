@@ -21,7 +21,7 @@ from caql.actions import squash
 from caql.agents.agent import Array, Policy, Spec
 from caql.agents.policies import DeterministicPolicy, GaussianPolicy, RadialPolicy
 from caql.agents.radial import radial, require_radial
-from caql.losses import l1_loss, l2_loss
+from caql.losses import excess, l1_loss, l2_loss
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
 from caql.replay import Batch
@@ -44,14 +44,19 @@ class ActionFunction(Protocol):
         """How far it is from the maximiser at the next states of `batch`, per row; `network` is Q folded over them."""
         ...
 
+    def saturation(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+        """How far outputs at (B, n) states are out on tanh's flat ends, squared, per row."""
+        ...
+
     def policy(self, vector: Any, sigma: Array) -> Policy:
         """The policy on the host; `sigma` is the exploration noise where the kind has none of its own."""
         ...
 
 
 class Deterministic:
-    """pi(x), brought into the range by `squashing`: `tanh`, whose gradient cannot die at the edge, the paper's
-    `clip`, whose gradient can, or `straight_through`, a clip with the gradient of no clip.
+    """pi(x), brought into the range by `squashing`: `tanh`, whose gradient fades towards the edge unless a penalty
+    holds the output back, the paper's `clip`, whose gradient ends there, or `straight_through`, a clip with the
+    gradient of no clip.
 
     Where the admissible actions are more than a box, each of them goes on to the closest admissible action with the
     gradient of no projection (`Spec.inside`); `radial` is a squashing onto the set itself (`radial.py`).
@@ -81,6 +86,9 @@ class Deterministic:
     def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
         guess = self.guess(vector, batch.next_states, batch.next_sets)
         return self.distance(folded_value(network, guess), answer.best)
+
+    def saturation(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+        return jnp.sum(excess(forward(self.network.layers(vector), states)) ** 2, axis=-1)
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         layers = self.network.layers(np.asarray(vector))
@@ -121,6 +129,10 @@ class Stochastic:
         likelihood = jnp.sum(0.5 * deviation**2 + log_spread, axis=-1)
         return jnp.where(answer.provenance == BOUNDED, 0.0, likelihood)
 
+    def saturation(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+        raw, _ = self._heads(vector, states)
+        return jnp.sum(excess(raw) ** 2, axis=-1)
+
     def policy(self, vector: Any, sigma: Array) -> Policy:
         del sigma
         return GaussianPolicy(self.network.layers(np.asarray(vector)), self.spec.action_set, LOG_SPREAD)
@@ -144,6 +156,10 @@ class Absent:
     def loss(self, vector: jax.Array, batch: Batch, network: FoldedNetwork, answer: Answer) -> jax.Array:
         del batch, network
         return jnp.zeros_like(answer.best) * vector[0]
+
+    def saturation(self, vector: jax.Array, states: jax.Array) -> jax.Array:
+        del vector
+        return jnp.zeros(states.shape[0])
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         del vector, sigma

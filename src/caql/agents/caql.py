@@ -180,12 +180,16 @@ class CAQL(Agent):
 
         seen = batch._replace(next_states=self._own(batch.next_states))
 
-        def distillation_loss(vector: jax.Array) -> tuple[jax.Array, None]:
-            return jnp.mean(self.action_function.loss(vector, seen, context.network, distilled)), None
+        def distillation_loss(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
+            away = jnp.mean(self.action_function.loss(vector, seen, context.network, distilled))
+            if not config.saturation_penalty:
+                return away, away
+            saturation = jnp.mean(self.action_function.saturation(vector, seen.next_states))
+            return away + config.saturation_penalty * saturation, away
 
         share = config.share_at(context.epoch)
         q, loss, values = descend(self.q_adam, state.q, bellman_loss, share)
-        action_function, action_loss, _ = descend(self.action_adam, state.action_function, distillation_loss, share)
+        action_function, _, action_loss = descend(self.action_adam, state.action_function, distillation_loss, share)
         step = state.step + 1
         violation = jnp.mean(jax.nn.relu(labels - values))
         second = jnp.where(step % config.second_target_every == 0, q.vector, state.second_target)

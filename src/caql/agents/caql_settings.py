@@ -85,6 +85,9 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
     squash: Literal["tanh", "straight_through", "clip", "radial"] = "tanh"
     """How the action function's output enters the range; `clip` is the paper's, whose gradient can die.  With rows the
     closest admissible action follows; `radial` squashes onto the set itself."""
+    saturation_penalty: float = 0.0
+    """Weight of the squared excess beyond +-3 of the action function's outputs before tanh, where they hardly have a
+    gradient any more; the paper has none."""
     action_labels: Literal["primal", "dual"] = "primal"
     """What the action function regresses on: max-Q, or its dual upper bound (the paper's footnote)."""
     action_loss: Literal["l2", "l1"] = "l2"
@@ -111,6 +114,13 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
         require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
         require(self, "average_rate", "at least 0 and less than 1", 0 <= self.average_rate < 1)
         require(self, "huber_width", "positive", self.huber_width > 0)
+        penalty = self.saturation_penalty
+        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
+        if penalty and self.squash not in ("tanh", "radial"):
+            raise CaqlError(
+                f"saturation_penalty = {penalty} holds tanh's outputs back, and squash = {self.squash!r} has "
+                "none; leave one of them out"
+            )
         near = self.trust_region is None or (self.trust_region > 0 and self.action_function != "none")
         require(self, "trust_region", "positive and with an action function to be near to, or None", near)
         require(self, "second_target_every", "at least 1", self.second_target_every >= 1)

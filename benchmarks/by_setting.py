@@ -1,0 +1,90 @@
+"""Runs of any folders, those that differ in nothing but the seed together: one row of a Markdown table each.
+
+    python benchmarks/by_setting.py results/equal-size results/paper --tasks hopper-1,walker2d-0.5 --methods td3,sac
+
+Reads finished runs and trains nothing.  A row names the settings in which it differs from another row of its task and
+method.  Means over seeds; the last window and the fall with their standard errors.  "Fall" is how far the mean of the
+last six evaluations lies below the best six in a row, "kept" what the weights that a run kept score.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from caql.config import flatten, to_json
+from caql.experiments.methods import task_name
+from caql.experiments.report.results import Run, read_paths
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Group runs by everything but their seeds."""
+
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs, or runs."""
+    tasks: str | None = None
+    """Only these, separated by commas: hopper-1,walker2d-0.5."""
+    methods: str | None = None
+    """Only these: caql-ga,sac."""
+    seeds: str | None = None
+    """Only these: 0,1,2."""
+
+
+def wanted(name: object, names: str | None) -> bool:
+    """Whether a list separated by commas has a name, or there is no list."""
+    return names is None or str(name) in names.split(",")
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± standard error."""
+    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.0f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.0f}{error}"
+
+
+def row(runs: list[Run]) -> str:
+    """The numbers of one group."""
+    kept = [run.kept for run in runs if run.kept is not None]
+    regrets = [run.regret for run in runs if run.regret is not None]
+    cells = [
+        ", ".join(str(seed) for seed in sorted(run.config.seed for run in runs)),
+        spread([run.last for run in runs]) + (f" (regret {np.mean(regrets):.1f})" if regrets else ""),
+        f"{np.mean([run.second_half for run in runs]):.0f}",
+        f"{np.mean(kept):.0f}" if kept else "—",
+        spread([run.fall for run in runs]),
+    ]
+    return " | ".join(cells)
+
+
+def main() -> None:
+    """Print the table."""
+    options = tyro.cli(Options)
+    groups: dict[tuple[str, str], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    settings: dict[str, Settings] = {}
+    for run in read_paths(options.folders).runs:
+        task = task_name((run.config.task, run.config.action_range))
+        named = wanted(task, options.tasks) and wanted(run.method, options.methods)
+        if run.state != "finished" or run.latency or not named or not wanted(run.config.seed, options.seeds):
+            continue
+        own = {name: value for name, value in flatten(to_json(run.config)).items() if name != "seed"}
+        settings[repr(own)] = own
+        groups[task, run.method][repr(own)].append(run)
+    print("| task | method | seeds | last window | second half | kept | fall |")
+    print("|---|---|---|---|---|---|---|")
+    for (task, method), found in sorted(groups.items()):
+        names = dict.fromkeys(name for own in found for name in settings[own])
+        told_apart = [name for name in names if len({repr(settings[own].get(name)) for own in found}) > 1]
+        for own, runs in found.items():
+            what = ", ".join(f"{name.removeprefix('agent.')} {settings[own].get(name)}" for name in told_apart)
+            print(f"| {task} | {method}{f' ({what})' if what else ''} | {row(runs)} |")
+
+
+if __name__ == "__main__":
+    main()

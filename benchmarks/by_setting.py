@@ -2,9 +2,10 @@
 
     python benchmarks/by_setting.py results/equal-size results/paper --tasks hopper-1,walker2d-0.5 --methods td3,sac
 
-Reads finished runs and trains nothing.  A row names the settings in which it differs from another row of its task and
-method.  Means over seeds; the last window and the fall with their standard errors.  "Fall" is how far the mean of the
-last six evaluations lies below the best six in a row, "kept" what the weights that a run kept score.
+Reads finished runs and trains nothing.  A row names the settings that another row of its task and method does not
+share, as far as they are not the paper's.  Means over seeds; the last window and the fall with their standard errors.
+"Fall" is how far the mean of the last six evaluations lies below the best six in a row, "kept" what the weights that a
+run kept score.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from caql.config import flatten, to_json
 from caql.experiments.methods import task_name
 from caql.experiments.report.results import Run, read_paths
 
@@ -73,16 +73,16 @@ def main() -> None:
         named = wanted(task, options.tasks) and wanted(run.method, options.methods)
         if run.state != "finished" or run.latency or not named or not wanted(run.config.seed, options.seeds):
             continue
-        own = {name: value for name, value in flatten(to_json(run.config)).items() if name != "seed"}
+        own = {name: value for name, value in run.config.distinctive.items() if name != "seed"}
         settings[repr(own)] = own
         groups[task, run.method][repr(own)].append(run)
     print("| task | method | seeds | last window | second half | kept | fall |")
     print("|---|---|---|---|---|---|---|")
     for (task, method), found in sorted(groups.items()):
-        names = dict.fromkeys(name for own in found for name in settings[own])
-        told_apart = [name for name in names if len({repr(settings[own].get(name)) for own in found}) > 1]
+        shared = set.intersection(*({(name, repr(value)) for name, value in settings[own].items()} for own in found))
         for own, runs in found.items():
-            what = ", ".join(f"{name.removeprefix('agent.')} {settings[own].get(name)}" for name in told_apart)
+            apart = {name: value for name, value in settings[own].items() if (name, repr(value)) not in shared}
+            what = ", ".join(f"{name.removeprefix('agent.')} {value}" for name, value in apart.items())
             print(f"| {task} | {method}{f' ({what})' if what else ''} | {row(runs)} |")
 
 

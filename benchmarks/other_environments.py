@@ -1,5 +1,7 @@
 """CAQL with the paper's settings and with the recommended preset, and SAC, on environments that are not the paper's.
 
+"penalty" is the recommended preset with a penalty on saturated outputs of the action function.
+
     python benchmarks/other_environments.py [--steps 50000] [--seeds 3] [--first-seed 0] [--envs Hopper-v5 ...]
 
 What a user's script does: `CAQL("MlpPolicy", env).learn(steps)`, one gradient step for each environment step.  After
@@ -39,6 +41,7 @@ ENVIRONMENTS = (
 CONTENDERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "paper": (CAQL, {"preset": "paper"}),
     "recommended": (CAQL, {"preset": "recommended"}),
+    "penalty": (CAQL, {"preset": "recommended", "saturation_penalty": 1.0}),
     "sac": (SAC, {}),
 }
 POINTS, EPISODES, LAST = 10, 10, 3

@@ -68,10 +68,12 @@ def main() -> None:
     options = tyro.cli(Options)
     groups: dict[tuple[str, str], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     settings: dict[str, Settings] = {}
-    for run in read_paths(options.folders).runs:
+    # Where a run was made a second time, with latency probes, the plain one counts.
+    runs = {run.config.id: run for run in sorted(read_paths(options.folders).runs, key=lambda run: not run.latency)}
+    for run in runs.values():
         task = task_name((run.config.task, run.config.action_range))
         named = wanted(task, options.tasks) and wanted(run.method, options.methods)
-        if run.state != "finished" or run.latency or not named or not wanted(run.config.seed, options.seeds):
+        if run.state != "finished" or not named or not wanted(run.config.seed, options.seeds):
             continue
         own = {name: value for name, value in run.config.distinctive.items() if name != "seed"}
         settings[repr(own)] = own

@@ -65,6 +65,11 @@ def test_prose_is_at_most_100_columns_wide(page):
 
 
 @every_page
+def test_no_marker_stands_where_a_paragraph_should_be(page):
+    assert re.findall(r"^[A-Z_]{3,}$", without_code(page.read_text()), re.M) == []
+
+
+@every_page
 def test_paths_and_modules_exist(page):
     text = page.read_text()
     for path in re.findall(r"`((?:src|tests|docs|benchmarks|examples|results)/[\w./-]+)`", text):

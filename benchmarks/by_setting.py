@@ -5,7 +5,7 @@
 Reads finished runs and trains nothing.  A row names the settings that another row of its task and method does not
 share, as far as they are not the paper's.  Means over seeds; the last window and the fall with their standard errors.
 "Fall" is how far the mean of the last six evaluations lies below the best six in a row, "kept" what the weights that a
-run kept score.
+run kept score, and "lag" how far an action function's values lie from its labels, in units of Q's own errors.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def spread(values: list[float]) -> str:
 def row(runs: list[Run]) -> str:
     """The numbers of one group."""
     kept = [run.kept for run in runs if run.kept is not None]
+    lags = [run.lag for run in runs if run.lag is not None]
     regrets = [run.regret for run in runs if run.regret is not None]
     cells = [
         ", ".join(str(seed) for seed in sorted(run.config.seed for run in runs)),
@@ -59,6 +60,7 @@ def row(runs: list[Run]) -> str:
         f"{np.mean([run.second_half for run in runs]):.0f}",
         f"{np.mean(kept):.0f}" if kept else "—",
         spread([run.fall for run in runs]),
+        f"{np.mean(lags):.2f}" if lags else "—",
     ]
     return " | ".join(cells)
 
@@ -78,8 +80,8 @@ def main() -> None:
         own = {name: value for name, value in run.config.distinctive.items() if name != "seed"}
         settings[repr(own)] = own
         groups[task, run.method][repr(own)].append(run)
-    print("| task | method | seeds | last window | second half | kept | fall |")
-    print("|---|---|---|---|---|---|---|")
+    print("| task | method | seeds | last window | second half | kept | fall | lag |")
+    print("|---|---|---|---|---|---|---|---|")
     for (task, method), found in sorted(groups.items()):
         shared = set.intersection(*({(name, repr(value)) for name, value in settings[own].items()} for own in found))
         for own, runs in found.items():

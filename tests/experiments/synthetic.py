@@ -39,6 +39,7 @@ def write_run(
         row |= {"epoch": step // 20, "environment_steps": step * 10, "returns": returns, "loss": float(rng.uniform())}
         if method_name(config).startswith("caql"):
             row |= {"filtered": 0.1, "clustered": 0.2, "work": 7.0, "tolerance": 1e-6}
+            row |= {"action_loss": 0.01 * index, "td_error": 0.5}
         if config.action_range is None:
             row |= {"actions": 200, "violations": int(index == evaluations) * broken}
         row["seconds"] = {part: share * step / 1000 for part, share in shares.items()}

@@ -67,6 +67,23 @@ def test_numbers_are_those_of_the_files(tmp_path):
     assert f"p95 {np.mean(best):.1f} ± {np.std(best, ddof=1):.1f}, paper 309.1 ± 95.8" in text
 
 
+def test_lag_is_the_action_functions_error_over_qs_in_the_second_half(tmp_path):
+    """Rows 100 to 200 have mean squared errors of 1 to 2 and temporal differences of 0.5."""
+    plain = config("table1", HOPPER, "caql-ga")
+    write_run(tmp_path / "r", plain)
+    others = {"action_loss": "l1"}, {"action_function": "stochastic"}, {"action_function": "none"}
+    for changes in others:
+        write_run(tmp_path / "others", replace(plain, agent=replace(plain.agent, **changes)))
+    write_run(tmp_path / "others", config("table1", HOPPER, "sac"))
+    (run,) = read_results(tmp_path / "r").runs
+    assert run.lag == pytest.approx(1.5**0.5 / 0.5)
+    runs = read_results(tmp_path / "others").runs
+    assert [other.lag for other in runs] == [None] * 4
+    assert replace(run, rows=tuple({"train_step": 0, "return": 1.0} for _ in range(3))).lag is None
+    (line,) = [line for line in markdown_of(tmp_path).splitlines() if "| Hopper [-0.5, 0.5] | caql-ga |" in line]
+    assert " | 2.45 | " in line
+
+
 def test_page_needs_nothing_but_itself(tmp_path):
     write_run(tmp_path / "r", config("table1", HOPPER, "sac"))
     write(build(tmp_path / "r"), tmp_path / "out")

@@ -115,6 +115,21 @@ class Run:
         """How much more the optimal policy scores from the same starts; None where that is not known."""
         return None if self._kept is None else regret(self.config, self.curve[1], self._kept[-1:])
 
+    @cached_property
+    def lag(self) -> float | None:
+        """How far the action function's values lie from their labels, in units of Q's mean temporal difference.
+
+        The root mean square over the second half of training.  None where there is no action function, where it learns
+        by another loss, or where nothing was recorded.
+        """
+        agent: Any = self.config.agent
+        if getattr(agent, "action_function", None) != "deterministic" or agent.action_loss != "l2":
+            return None
+        half = self.rows[len(self.rows) // 2 :]
+        found = [(row["action_loss"], row["td_error"]) for row in half if "action_loss" in row and "td_error" in row]
+        squares, errors = np.mean(found, axis=0) if found else (0.0, 0.0)
+        return float(squares**0.5 / errors) if errors > 0 else None
+
     @property
     def seconds(self) -> dict[str, float]:
         """Time by part of the loop; the parts do not overlap."""

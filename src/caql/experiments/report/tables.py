@@ -130,6 +130,11 @@ class Cell:
         """Of their regrets."""
         return _summarised(run.kept_regret for run in self.runs)
 
+    @cached_property
+    def lag(self) -> Summary | None:
+        """Of how far the runs' action functions lag behind Q; None without one."""
+        return _summarised(run.lag for run in self.runs)
+
     @property
     def train_steps(self) -> int:
         return self.runs[0].config.train_steps

@@ -63,6 +63,19 @@ def test_saturated_outputs_are_penalised():
     assert loss == pytest.approx(0.5 * (2**2 + 1**2), rel=1e-4)
 
 
+def test_a_curvature_that_would_overflow_stays_at_its_limit_and_comes_back():
+    """exp(100) is infinite in float32: a state far from all others would end the run."""
+    naf = NAF(NAFConfig(hidden=(2,), saturation_penalty=0.0), Spec(1, make_box([-1.0], [1.0])))
+    vector = constant_network(naf, [7.0, 0.0, 100.0])
+    quadratic = naf.quadratic(vector, jnp.zeros((1, 1)))
+    np.testing.assert_allclose(quadratic.factor, [[[np.exp(3)]]], rtol=1e-6)
+    batch = Batch(jnp.zeros((1, 1)), jnp.ones((1, 1)), None, None, None)
+    gradient = jax.grad(lambda vector: naf.loss(vector, batch, jnp.array([7.0]))[0])(vector)
+    # Q = 7 - e^6 / 2, so the loss is e^12 / 4 and rises by e^12 with the logarithm of the diagonal.
+    bias = naf.network.layers(gradient)[-1][1]
+    assert bias[2] == pytest.approx(np.exp(12), rel=1e-5)
+
+
 def test_the_penalty_brings_dead_outputs_back_to_life():
     """From tanh(-20) and exp(-20), whose gradients vanish, although the best action is elsewhere."""
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
 from caql.agents.policies import DeterministicPolicy, Exploration, exploring, head
 from caql.errors import require
-from caql.losses import excess, l2_loss, one_step_label
+from caql.losses import LIVE, excess, l2_loss, one_step_label
 from caql.networks import forward
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -100,8 +100,10 @@ class NAF(Agent):
         entries = outputs[..., 1 + size :].reshape(*outputs.shape[:-1], size, size)
         diagonal = jnp.eye(size, dtype=bool)
         log_diagonal = jnp.where(diagonal, entries, 0)
-        factor = jnp.where(diagonal, jnp.exp(log_diagonal), jnp.tril(entries))
-        # Within +-3 curvatures reach from 0.002 to 400.
+        # Curvatures reach from 0.002 to 400 within +-3. Beyond 3 they stay there, with the slope that they have there:
+        # on Humanoid, whose states jump from a norm of 100 to 5,000, the exponential would overflow.
+        beyond = jax.lax.stop_gradient(jnp.maximum(log_diagonal - LIVE, 0))
+        factor = jnp.where(diagonal, jnp.exp(log_diagonal - beyond), jnp.tril(entries))
         saturated = jnp.sum(excess(centre) ** 2, axis=-1) + jnp.sum(excess(log_diagonal) ** 2, axis=(-2, -1))
         return Quadratic(outputs[..., 0], jnp.tanh(centre), factor, saturated)
 

@@ -126,6 +126,7 @@ for _ in range(500):
         ("agent", {"name": 7}, "agent.name = 7 must be text"),
         ("agent.discount", "abc", 'agent.discount = "abc" must be a number'),
         ("agent.discount", None, "agent.discount = null must be a number"),
+        ("agent.target_rate", True, "agent.target_rate = true must be a number"),
         ("agent.discount", float("nan"), "agent.discount = NaN must be a number"),
         ("agent.discount", 10**400, "must be a number"),
         ("agent.discount", 2, "agent.discount = 2.0 must be at least 0 and less than 1"),

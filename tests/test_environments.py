@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caql.action_ranges import round_inward
+from caql.action_ranges import restrict, round_inward
 from caql.environments import TASKS, make_task
 from caql.errors import CaqlError
 
@@ -102,6 +102,15 @@ def test_what_an_agent_may_choose_lies_inside_a_float64_space():
 )
 def test_bounds_by_hand(dtype, low, high, lower, upper):
     assert round_inward(np.array([low]), np.array([high]), dtype) == (lower, upper)
+
+
+def test_a_range_wider_than_the_space_by_rounding_is_the_spaces_own():
+    space = gym.spaces.Box(-0.4, 0.4, (2,), np.float64)
+    for wanted in (0.4 + 5e-7, ((-0.4 - 5e-7, -0.1), (0.4 + 5e-7, 0.2))):
+        low, high = restrict(space, wanted)
+        assert low[0] == -0.4
+        assert high[0] == 0.4
+    assert (low[1], high[1]) == (-0.1, 0.2)
 
 
 FORMATS = [np.float16, np.float32, np.float64, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64]

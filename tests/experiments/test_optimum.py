@@ -37,6 +37,8 @@ def test_interpolation_is_linear_in_speed_and_goes_round_in_angle():
     table = np.repeat(speeds[None], 4, axis=0)
     assert interpolate(table, 0.3, 1.7) == pytest.approx(1.7)
     assert interpolate(table, 0.3, 8.0) == pytest.approx(8.0)
+    # Between two speeds only their own values count, also between the fastest two.
+    assert interpolate(table**2, 0.3, 6.0) == pytest.approx((4.0**2 + 8.0**2) / 2)
     angles = np.repeat(np.arange(4.0)[:, None], 5, axis=1)
     assert interpolate(angles, -np.pi, 0.0) == pytest.approx(0.0)
     assert interpolate(angles, np.pi, 0.0) == pytest.approx(0.0)

@@ -60,6 +60,40 @@ def test_the_answer_is_honest_and_no_worse_than_the_warm_start(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_a_warm_start_at_the_top_is_kept(solver):
+    peaks = jnp.array([[-0.9], [0.05], [0.3], [0.77]])
+    solution = solver.solve(Problem(tent(peaks[:, 0]), make_box([-1.0], [1.0]), peaks, tolerance=1e-4), KEY)
+    np.testing.assert_array_equal(solution.actions, peaks)
+
+
+def test_fixed_steps_give_back_the_best_action_on_their_way():
+    peaks, starts = jnp.array([-0.9, 0.05, 0.3]), jnp.array([[-0.88], [0.04], [-0.7]])
+    solver = GradientAscent(line_search=False, step_size=0.1, iterations=1)
+    solution = solver.solve(Problem(tent(peaks), make_box([-1.0], [1.0]), starts), KEY)
+    # The first two steps go past the peak and end farther from it than they began.
+    np.testing.assert_allclose(solution.actions, [[-0.88], [0.04], [-0.6]], atol=1e-6)
+    np.testing.assert_allclose(solution.values, -jnp.abs(solution.actions[:, 0] - peaks), atol=1e-6)
+
+
+def test_cross_entropy_refits_to_the_mean_and_spread_of_its_elite():
+    """By hand: three samples, the better two of them, and three from the Gaussian of those."""
+    peaks = np.linspace(-0.9, 0.9, 16)
+    solver = CrossEntropy(iterations=2, samples=3, elites=2)
+    solution = solver.solve(Problem(tent(peaks), make_box([-1.0], [1.0])), KEY)
+    first, second = np.asarray(jax.random.normal(KEY, (2, 3, 1, 1)))[..., 0, 0]
+    late = 0
+    for peak, action in zip(peaks, np.asarray(solution.actions)[:, 0], strict=True):
+        samples = np.clip(0.5 * first, -1, 1)
+        elite = samples[np.argsort(np.abs(samples - peak))[:2]]
+        refitted = np.clip(elite.mean() + elite.std() * second, -1, 1)
+        every = np.array([0.0, *samples, *refitted])
+        best = np.argmin(np.abs(every - peak))
+        assert action == pytest.approx(every[best], abs=1e-5)
+        late += best > 3
+    assert late > 3
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
 def test_a_tent_is_climbed_to_its_peak(solver):
     peaks = [-0.9, 0.0, 0.3, 0.77]
     solution = solver.solve(Problem(tent(peaks), make_box([-1.0], [1.0]), tolerance=1e-4), KEY)

@@ -24,7 +24,7 @@ from caql.targets.clustering import (
     farthest_first_centroids,
     online_centroids,
 )
-from caql.targets.context import BOUNDED, EXTRAPOLATED, SOLVED, Context, target_bound, target_value
+from caql.targets.context import BOUNDED, EXTRAPOLATED, SOLVED, Answer, Context, target_bound, target_value
 from caql.targets.dual import Dual, DualFilter
 from caql.targets.label import Targets
 from caql.targets.tolerance import ToleranceSettings, tolerance_at
@@ -237,6 +237,9 @@ def test_the_radius_can_decay_and_can_follow_the_states_scale():
     relative, _ = clustering(0.5, relative=True).plan(context, jnp.ones(B, bool))
     assert int(absolute.sum()) == B
     assert int(relative.sum()) < B
+    length = float(np.mean(np.linalg.norm(context.batch.next_states, axis=1)))
+    by_hand, _ = clustering(0.5 * length).plan(context, jnp.ones(B, bool))
+    np.testing.assert_array_equal(relative, by_hand)
 
 
 def test_dynamic_tolerance_by_hand():
@@ -412,6 +415,23 @@ def test_rows_that_are_solved_keep_their_values_beside_clusters(method):
     assert 0 < solved.sum() < B
     np.testing.assert_array_equal(np.asarray(clustered)[solved], np.asarray(plain)[solved])
     np.testing.assert_array_equal(np.asarray(answer.best)[solved], np.asarray(exact.best)[solved])
+
+
+def test_only_members_of_a_cluster_get_another_answer():
+    context = make_context(random_batch())
+    stage = clustering(1.5)
+    centroid, note = stage.plan(context, jnp.arange(B) % 2 == 0)
+    member = np.asarray(note[1])
+    assert 0 < member.sum() < B / 2
+    before = Answer(
+        values=100 + jnp.arange(B, dtype=jnp.float32),
+        best=200 + jnp.arange(B, dtype=jnp.float32),
+        actions=jnp.tile(jnp.arange(B, dtype=jnp.float32)[:, None] / B, (1, D)),
+        provenance=jnp.where(centroid, SOLVED, BOUNDED).astype(jnp.int8),
+    )
+    for old, new in zip(before, stage.fill(context, note, before), strict=True):
+        np.testing.assert_array_equal(np.asarray(new)[~member], np.asarray(old)[~member])
+        assert (np.asarray(new)[member] != np.asarray(old)[member]).all()
 
 
 def test_the_guess_stands_in_where_a_set_looks_empty():

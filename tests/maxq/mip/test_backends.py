@@ -97,6 +97,22 @@ def lying(model: Any, limits: Any, start: Any) -> Answer:
     return Answer(np.full(len(model.objective), 3.0), -1e9, 1)
 
 
+def idle(model: Any, limits: Any, start: Any) -> Answer:
+    """A backend that comes back with the middle of the box."""
+    return Answer(model.point(np.zeros(6)), np.inf, 1)
+
+
+def test_a_worse_point_does_not_replace_the_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backends.BACKENDS, "scip", idle)
+    actions = np.random.default_rng(2).uniform(-1, 1, (100, 6))
+    good = actions[[np.argmax(folded_value(HARD.folded, actions))]]
+    assert folded_value(HARD.folded, good)[0] > folded_value(HARD.folded, np.zeros((1, 6)))[0]
+    found = Mip("scip").solve(problem(HARD, warm_start=good))
+    np.testing.assert_array_equal(found.actions, good)
+    cold = Mip("scip").solve(problem(HARD))
+    np.testing.assert_allclose(cold.actions, 0, atol=1e-12)
+
+
 def without_solution(model: Any, limits: Any, start: Any) -> Answer:
     return Answer(None, np.inf, 0)
 

@@ -81,6 +81,18 @@ def test_a_wrong_phase_is_not_a_point_of_the_model() -> None:
         assert not holds(model, flipped)
 
 
+def test_a_phase_caps_the_output_of_its_neuron_in_the_relaxation_too() -> None:
+    case = PROBLEMS[2]
+    model = model_of(case)
+    point = model.point(np.array([0.1, -0.4, 0.7]))
+    active = np.flatnonzero(point[model.neurons.outputs] > 1e-3)
+    assert len(active) > 2
+    for neuron in active:
+        half = point.copy()
+        half[model.neurons.phases[neuron]] = point[model.neurons.outputs[neuron]] / 2
+        assert not holds(model, half)
+
+
 def test_stable_neurons_take_no_columns() -> None:
     for name, count in (("dead first layer", 0), ("a single admissible action", 0), ("zero weights", 0)):
         case = next(c for c in PROBLEMS if c.name == name)

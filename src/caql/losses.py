@@ -67,3 +67,8 @@ def excess(outputs: jax.Array) -> jax.Array:
     float32, the slope 1 - tanh^2 is 0.
     """
     return jnp.maximum(jnp.abs(outputs) - LIVE, 0)
+
+
+def saturation(outputs: jax.Array) -> jax.Array:
+    """The squared excess of each row of outputs, (B, d) -> (B,)."""
+    return jnp.sum(excess(outputs) ** 2, axis=-1)

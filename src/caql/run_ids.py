@@ -93,12 +93,19 @@ AGENTS: dict[str, Flat] = {
         "encoder": None,
     },
     "naf": {**_COMMON, **_EXPLORATION, "q_learning_rate": 0.001, "saturation_penalty": 1.0},
-    "ddpg": {**_COMMON, **_EXPLORATION, "critic_learning_rate": 0.001, "actor_learning_rate": 0.001},
+    "ddpg": {
+        **_COMMON,
+        **_EXPLORATION,
+        "critic_learning_rate": 0.001,
+        "actor_learning_rate": 0.001,
+        "saturation_penalty": 0.0,
+    },
     "td3": {
         **_COMMON,
         **_EXPLORATION,
         "critic_learning_rate": 0.001,
         "actor_learning_rate": 0.001,
+        "saturation_penalty": 0.0,
         "policy_delay": 2,
         "smoothing_sigma": 0.2,
         "smoothing_clip": 0.5,
@@ -144,7 +151,7 @@ COUNTS_ONLY_IF: dict[str, Callable[[Flat], bool]] = {
     "agent.rate_minimum": lambda settings: settings["agent.rate_decay"] < 1,
     "agent.combine": lambda settings: settings["agent.critics"] > 1,
     "agent.average_rate": _acting,
-    # NAF has the setting too, and no action function.
+    # NAF, DDPG and TD3 have the setting too, and no action function.
     "agent.saturation_penalty": lambda settings: settings.get("agent.action_function") != "none",
     "agent.action_loss": _with("agent.action_function", "deterministic"),
     **dict.fromkeys(

@@ -70,6 +70,15 @@ def test_actor_loss_is_minus_the_value_of_its_action():
     assert loss == pytest.approx(-VALUE_AT_1, rel=1e-6)
 
 
+def test_the_penalty_on_saturation_by_hand():
+    # The outputs before tanh at the states 1, 4 and 5 are 1, 4 and 5: beyond 3 by 0, 1 and 2.
+    rows = batch([(1.0, 0.0, 0.0, 0.0, 1.0), (4.0, 0.0, 0.0, 0.0, 1.0), (5.0, 0.0, 0.0, 0.0, 1.0)])
+    plain, penalised = (
+        agent(**settings).actor_loss(ACTOR, CRITIC, rows)[0] for settings in ({}, {"saturation_penalty": 0.5})
+    )
+    assert penalised - plain == pytest.approx(0.5 * (0 + 1 + 4) / 3, rel=1e-4)
+
+
 def test_one_update_descends_and_moves_the_targets():
     ddpg = agent(critic_learning_rate=0.01, actor_learning_rate=0.02, target_rate=0.25)
     rows = batch([(1.0, 0.0, 5.0, 1.0, 1.0)])
@@ -136,6 +145,7 @@ def test_learns_a_bandit():
         ({"target_rate": 0.0}, r"target_rate = 0.0 must be more than 0 and at most 1"),
         ({"critic_learning_rate": -0.1}, r"critic_learning_rate = -0.1 must be a positive finite number"),
         ({"actor_learning_rate": math.nan}, r"actor_learning_rate = nan must be a positive finite number"),
+        ({"saturation_penalty": -1.0}, r"saturation_penalty = -1.0 must be a finite number, at least 0"),
     ],
 )
 def test_bad_settings_are_rejected_by_name(settings, message):

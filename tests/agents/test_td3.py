@@ -89,6 +89,15 @@ def test_actor_climbs_the_first_critic_alone():
     assert loss == pytest.approx(-first(1, ACTION_AT_1), rel=1e-6)
 
 
+def test_the_penalty_on_saturation_by_hand():
+    # The outputs before tanh at the states 1, 4 and 5 are 1, 4 and 5: beyond 3 by 0, 1 and 2.
+    rows = batch([(1.0, 0.0, 0.0, 0.0, 1.0), (4.0, 0.0, 0.0, 0.0, 1.0), (5.0, 0.0, 0.0, 0.0, 1.0)])
+    plain, penalised = (
+        agent(**settings).actor_loss(ACTOR, CRITICS, rows)[0] for settings in ({}, {"saturation_penalty": 0.5})
+    )
+    assert penalised - plain == pytest.approx(0.5 * (0 + 1 + 4) / 3, rel=1e-4)
+
+
 def test_actor_and_targets_move_every_second_step():
     td3 = agent(target_rate=0.25, critic_learning_rate=0.01, actor_learning_rate=0.02)
     rows = epoch(batch([(1.0, 0.0, 5.0, 1.0, 1.0)]))
@@ -158,6 +167,7 @@ def test_learns_a_bandit():
         ({"smoothing_sigma": -1.0}, r"smoothing_sigma = -1.0 must be a finite number, at least 0"),
         ({"smoothing_clip": -0.5}, r"smoothing_clip = -0.5 must be at least 0"),
         ({"critic_learning_rate": 0.0}, r"critic_learning_rate = 0.0 must be a positive finite number"),
+        ({"saturation_penalty": -1.0}, r"saturation_penalty = -1.0 must be a finite number, at least 0"),
     ],
 )
 def test_bad_settings_are_rejected_by_name(settings, message):

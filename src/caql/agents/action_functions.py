@@ -21,7 +21,7 @@ from caql.actions import squash
 from caql.agents.agent import Array, Policy, Spec
 from caql.agents.policies import DeterministicPolicy, GaussianPolicy, RadialPolicy
 from caql.agents.radial import radial, require_radial
-from caql.losses import excess, l1_loss, l2_loss
+from caql.losses import l1_loss, l2_loss, saturation
 from caql.networks import FoldedNetwork, folded_value, forward
 from caql.optimisers import FlatNetwork
 from caql.replay import Batch
@@ -88,7 +88,7 @@ class Deterministic:
         return self.distance(folded_value(network, guess), answer.best)
 
     def saturation(self, vector: jax.Array, states: jax.Array) -> jax.Array:
-        return jnp.sum(excess(forward(self.network.layers(vector), states)) ** 2, axis=-1)
+        return saturation(forward(self.network.layers(vector), states))
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         layers = self.network.layers(np.asarray(vector))
@@ -131,7 +131,7 @@ class Stochastic:
 
     def saturation(self, vector: jax.Array, states: jax.Array) -> jax.Array:
         raw, _ = self._heads(vector, states)
-        return jnp.sum(excess(raw) ** 2, axis=-1)
+        return saturation(raw)
 
     def policy(self, vector: Any, sigma: Array) -> Policy:
         del sigma

@@ -19,7 +19,8 @@ from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
 from caql.agents.policies import DeterministicPolicy, Exploration, exploring
-from caql.losses import l2_loss, one_step_label
+from caql.errors import require
+from caql.losses import l2_loss, one_step_label, saturation
 from caql.networks import forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -45,11 +46,16 @@ class DDPGConfig:
     """Adam's rate for the critic; the paper sweeps 0.001, 0.0005, 0.0002, 0.0001."""
     actor_learning_rate: float = 0.001
     """Adam's rate for the actor; the paper sweeps 0.001, 0.0005, 0.0002, 0.0001."""
+    saturation_penalty: float = 0.0
+    """Weight of the squared excess beyond +-3 of the actor's outputs before tanh, where they hardly have a gradient any
+    more; Lillicrap et al. have none."""
     exploration: Exploration = field(default_factory=Exploration)
     """Noise added to the actor's action while collecting."""
 
     def __post_init__(self) -> None:
         check_common(self)
+        penalty = self.saturation_penalty
+        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
 
 
 class DDPGState(NamedTuple):
@@ -98,10 +104,12 @@ class DDPG(Agent):
         return jnp.mean(l2_loss(values, labels)), jnp.mean(values)
 
     def actor_loss(self, actor: jax.Array, critic: jax.Array, batch: Batch) -> tuple[jax.Array, None]:
-        """-Q(x, pi(x)), the mean over the batch."""
+        """-Q(x, pi(x)), the mean over the batch, and the penalty on saturated outputs."""
         actions = self.action(actor, batch.states, batch.sets)
-        values = q_value(self.critic.layers(critic), batch.states, actions)
-        return -jnp.mean(values), None
+        loss = -jnp.mean(q_value(self.critic.layers(critic), batch.states, actions))
+        if penalty := self.config.saturation_penalty:
+            loss += penalty * jnp.mean(saturation(forward(self.actor.layers(actor), batch.states)))
+        return loss, None
 
     def _step(self, state: DDPGState, batch: Batch) -> tuple[DDPGState, dict[str, jax.Array]]:
         labels = self.labels(state, batch)

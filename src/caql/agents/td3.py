@@ -22,7 +22,7 @@ from caql.agents.agent import Agent, Policy, Spec, check_common
 from caql.agents.policies import DeterministicPolicy, Exploration, exploring
 from caql.agents.twin_critics import TwinCritics
 from caql.errors import require
-from caql.losses import one_step_label
+from caql.losses import one_step_label, saturation
 from caql.networks import forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
 from caql.replay import Batch
@@ -54,6 +54,9 @@ class TD3Config:
     """Standard deviation of the noise on the target policy's action, in half action ranges."""
     smoothing_clip: float = 0.5
     """Largest noise on the target policy's action, in half action ranges."""
+    saturation_penalty: float = 0.0
+    """Weight of the squared excess beyond +-3 of the actor's outputs before tanh, where they hardly have a gradient any
+    more; Fujimoto et al. have none."""
     exploration: Exploration = field(default_factory=Exploration)
     """Noise added to the actor's action while collecting."""
 
@@ -62,6 +65,8 @@ class TD3Config:
         require(self, "policy_delay", "a whole number, at least 1", self.policy_delay >= 1)
         require(self, "smoothing_sigma", "a finite number, at least 0", 0 <= self.smoothing_sigma < float("inf"))
         require(self, "smoothing_clip", "at least 0", self.smoothing_clip >= 0)
+        penalty = self.saturation_penalty
+        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
 
 
 class TD3State(NamedTuple):
@@ -114,10 +119,13 @@ class TD3(Agent):
         return one_step_label(batch.rewards, config.discount, batch.continues, next_values)
 
     def actor_loss(self, actor: jax.Array, critics: jax.Array, batch: Batch) -> tuple[jax.Array, None]:
-        """-Q_1(x, pi(x)), the mean over the batch: the first critic alone, as Fujimoto et al."""
+        """-Q_1(x, pi(x)), the mean over the batch, of the first critic alone, as Fujimoto et al.; and the penalty on
+        saturated outputs."""
         actions = self.action(actor, batch.states, batch.sets)
-        values = q_value(self.twin_critics.network.layers(critics[0]), batch.states, actions)
-        return -jnp.mean(values), None
+        loss = -jnp.mean(q_value(self.twin_critics.network.layers(critics[0]), batch.states, actions))
+        if penalty := self.config.saturation_penalty:
+            loss += penalty * jnp.mean(saturation(forward(self.actor.layers(actor), batch.states)))
+        return loss, None
 
     def _step(self, state: TD3State, inputs: tuple[Batch, jax.Array]) -> tuple[TD3State, dict[str, jax.Array]]:
         batch, noise = inputs

@@ -117,8 +117,8 @@ class Agent(Protocol):
 def check_common(config: Any, fewest_layers: int = 1) -> None:
     """The checks of the settings that every algorithm has, by what their names end in or their types say.
 
-    ...hidden, discount, target_rate, ...learning_rate, and every setting that is a choice of a few words.  A
-    learning rate whose default is 0 may be 0, which turns that learning off.
+    ...hidden, discount, target_rate, ...learning_rate, saturation_penalty, and every setting that is a choice of a few
+    words.  A learning rate whose default is 0 may be 0, which turns that learning off.
 
     config: the algorithm's frozen dataclass.  fewest_layers: hidden layers that its networks must have.
     Raises CaqlError for the first setting that is wrong.
@@ -135,6 +135,8 @@ def check_common(config: Any, fewest_layers: int = 1) -> None:
             off = field.default == 0
             right = "0 or a positive finite number" if off else "a positive finite number"
             require(config, name, right, 0 < value < float("inf") or (off and value == 0))
+        elif name == "saturation_penalty":
+            require(config, name, "a finite number, at least 0", 0 <= value < float("inf"))
         elif get_origin(types[name]) is Literal:
             choices = get_args(types[name])
             require(config, name, " or ".join(map(repr, choices)), value in choices)

@@ -114,12 +114,10 @@ class CAQLConfig(ClusterSettings, ToleranceSettings):
         require(self, "hinge_penalty", "positive", self.hinge_penalty > 0)
         require(self, "average_rate", "at least 0 and less than 1", 0 <= self.average_rate < 1)
         require(self, "huber_width", "positive", self.huber_width > 0)
-        penalty = self.saturation_penalty
-        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
-        if penalty and self.squash not in ("tanh", "radial"):
+        if self.saturation_penalty and self.squash not in ("tanh", "radial"):
             raise CaqlError(
-                f"saturation_penalty = {penalty} holds tanh's outputs back, and squash = {self.squash!r} has "
-                "none; leave one of them out"
+                f"saturation_penalty = {self.saturation_penalty} holds tanh's outputs back, and squash = "
+                f"{self.squash!r} has none; leave one of them out"
             )
         near = self.trust_region is None or (self.trust_region > 0 and self.action_function != "none")
         require(self, "trust_region", "positive and with an action function to be near to, or None", near)

@@ -19,7 +19,6 @@ from caql.action_sets import Columns
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
 from caql.agents.policies import DeterministicPolicy, Exploration, exploring
-from caql.errors import require
 from caql.losses import l2_loss, one_step_label, saturation
 from caql.networks import forward, q_value
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
@@ -54,8 +53,6 @@ class DDPGConfig:
 
     def __post_init__(self) -> None:
         check_common(self)
-        penalty = self.saturation_penalty
-        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
 
 
 class DDPGState(NamedTuple):

@@ -24,7 +24,6 @@ import numpy as np
 from caql.actions import squash
 from caql.agents.agent import Agent, Policy, Spec, check_common
 from caql.agents.policies import DeterministicPolicy, Exploration, exploring, head
-from caql.errors import require
 from caql.losses import LIVE, excess, l2_loss, one_step_label
 from caql.networks import forward
 from caql.optimisers import FlatNetwork, Learned, adam, begin, descend, soft_update
@@ -55,8 +54,6 @@ class NAFConfig:
 
     def __post_init__(self) -> None:
         check_common(self)
-        penalty = self.saturation_penalty
-        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
 
 
 class NAFState(NamedTuple):

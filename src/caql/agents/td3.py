@@ -65,8 +65,6 @@ class TD3Config:
         require(self, "policy_delay", "a whole number, at least 1", self.policy_delay >= 1)
         require(self, "smoothing_sigma", "a finite number, at least 0", 0 <= self.smoothing_sigma < float("inf"))
         require(self, "smoothing_clip", "at least 0", self.smoothing_clip >= 0)
-        penalty = self.saturation_penalty
-        require(self, "saturation_penalty", "a finite number, at least 0", 0 <= penalty < float("inf"))
 
 
 class TD3State(NamedTuple):

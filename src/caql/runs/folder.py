@@ -26,7 +26,7 @@ from caql.config import RunConfig, differences, from_json, to_json
 from caql.environments import Misbehaviour
 from caql.errors import CaqlError
 from caql.extras import is_there
-from caql.runs import checkpoints
+from caql.runs import checkpoints, frozen
 from caql.runs.board import Board
 from caql.runs.curves import save_curve
 from caql.runs.lock import alone
@@ -187,6 +187,8 @@ def _train(training: Training, folder: Path, reporter: Reporter, checkpoint_seco
                 reporter.epoch(epoch)
                 if epoch.evaluation is not None:
                     _record(folder, training.records)
+                    if told := frozen.warning(training.records, config.agent, training.agent.spec.action_size):
+                        reporter.say(told)
                     if board is not None:
                         board.add(epoch.evaluation, epoch.train_step)
                 if caught or time.monotonic() - saved >= pause:

@@ -33,6 +33,7 @@ from caql.runs import checkpoints
 from caql.runs.clock import Clock
 from caql.runs.episodes import evaluate_policy
 from caql.runs.exploring import Explorer, Rollout, Watch
+from caql.runs.frozen import Extent
 from caql.runs.keeping import Keeper, Weights
 from caql.runs.memory import check_memory
 from caql.runs.n_step import n_step
@@ -184,9 +185,9 @@ class Training:
 
         threading.Thread(target=compile_quietly, name="compile the solver").start()
 
-    def evaluate(self, episodes: int, seed_index: int) -> list[float]:
-        """Returns of `episodes` greedy episodes, each with a seed of its own."""
-        policy = self.agent.policy(self.state, self.decays)
+    def evaluate(self, episodes: int, seed_index: int, policy: Policy | None = None) -> list[float]:
+        """Returns of `episodes` greedy episodes, each with a seed of its own; of the agent's policy unless given."""
+        policy = policy or self.agent.policy(self.state, self.decays)
         self.explorer.leave()
         return evaluate_policy(policy, self.task, episodes, (self.config.seed, seed_index))
 
@@ -338,7 +339,8 @@ class Training:
     def _evaluate(self) -> dict[str, Any]:
         """Greedy episodes and everything since the last ones, as a row of the records."""
         with self.clock.time("evaluating"):
-            returns = self.evaluate(self.config.evaluation_episodes, len(self.records))
+            policy = Extent(self.agent.policy(self.state, self.decays))
+            returns = self.evaluate(self.config.evaluation_episodes, len(self.records), policy)
         means = self._means()
         row = {
             "train_step": self.train_step,
@@ -347,6 +349,7 @@ class Training:
             "return": float(np.mean(returns)),
             "return_std": float(np.std(returns)),
             "returns": returns,
+            "frozen": policy.frozen(self.agent.spec.action_set),
             "training_return": float(np.mean(self._returns)) if self._returns else None,
             **means,
             **({} if self.task.actions is None else self.task.actions.take_counted()),

@@ -66,6 +66,6 @@ def warning(records: Sequence[dict[str, Any]], agent: Any, size: int) -> str | N
     if streak != IN_A_ROW:
         return None
     return (
-        f"the action has stayed at one end of its range in the last {IN_A_ROW} evaluations, whatever the state: the "
-        f"{agent.name} actor is where tanh has no slope, and may not come back; saturation_penalty = 1 prevents that"
+        f"the action has stayed at one end of its range in the last {IN_A_ROW} evaluations, whatever the state: "
+        f"{agent.name}'s outputs are where tanh has no slope, and may not come back; saturation_penalty = 1 prevents it"
     )
